@@ -1,0 +1,292 @@
+package feedtest
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"gapless/feed"
+)
+
+// Log is a small, slow feed.Log whose faults a test switches on while it
+// runs: it can be trimmed, rolled back, moved to a new epoch, filled with
+// garbage, made slow or made to fail under its readers. It keeps every key
+// for ever, and trims by count only.
+type Log struct {
+	mu        sync.Mutex
+	epoch     feed.Epoch
+	events    []*feed.Event // retained
+	head      feed.Position
+	trimmed   feed.Fence
+	keep      int
+	all       []*feed.Event
+	changed   chan struct{}
+	closed    bool
+	silent    bool
+	readErr   error
+	appendErr error
+	readDelay time.Duration
+	reads     int
+}
+
+// NewLog returns an empty log that keeps the given number of events; 0: all.
+func NewLog(keep int) *Log {
+	return &Log{epoch: newEpoch(), keep: keep, changed: make(chan struct{})}
+}
+
+func newEpoch() feed.Epoch {
+	epoch, err := feed.NewEpoch(time.Now(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return epoch
+}
+
+// FailReads makes every read fail with err, nil none.
+func (l *Log) FailReads(err error) { l.change(func() { l.readErr = err }) }
+
+// FailAppends makes every append fail with err, nil none.
+func (l *Log) FailAppends(err error) { l.change(func() { l.appendErr = err }) }
+
+// DelayReads makes every read take d.
+func (l *Log) DelayReads(d time.Duration) { l.change(func() { l.readDelay = d }) }
+
+// Silence keeps Wait from returning when something changes: the hint is lost.
+func (l *Log) Silence(on bool) { l.change(func() { l.silent = on }) }
+
+// Reads returns how often the log was read.
+func (l *Log) Reads() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reads
+}
+
+// TrimTo drops the events before seq.
+func (l *Log) TrimTo(seq uint64) {
+	l.change(func() {
+		for len(l.events) > 0 && l.events[0].Seq < seq {
+			l.shift()
+		}
+	})
+}
+
+// ForgetTrimmed makes the fence of the last trimmed event unknown, as in a
+// store that trims by itself.
+func (l *Log) ForgetTrimmed() { l.change(func() { l.trimmed = feed.Fence{} }) }
+
+// Rollback takes the events behind seq back, as a restored disk does: same
+// epoch, same fences up to there, and their numbers will be used again.
+func (l *Log) Rollback(seq uint64) {
+	l.change(func() {
+		for len(l.events) > 0 && l.events[len(l.events)-1].Seq > seq {
+			l.events = l.events[:len(l.events)-1]
+		}
+		l.head = feed.Position{Seq: seq}
+		if len(l.events) > 0 {
+			l.head.Fence = l.events[len(l.events)-1].Fence
+		} else if seq > 0 {
+			l.head.Fence = l.trimmed
+		}
+		l.all = nil
+	})
+}
+
+// Renew begins a new epoch and keeps the events, as a finalized restore does.
+func (l *Log) Renew() { l.change(func() { l.epoch = newEpoch() }) }
+
+// Foreign stores an event as it is, but for its seq and fence, as a foreign
+// writer would: nothing is checked.
+func (l *Log) Foreign(ev feed.Event) uint64 {
+	var seq uint64
+	l.change(func() {
+		l.store(&ev)
+		seq = ev.Seq
+	})
+	return seq
+}
+
+func (l *Log) change(do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Log) store(ev *feed.Event) {
+	ev.Seq, ev.Fence = l.head.Seq+1, feed.NewFence()
+	l.head = ev.Position()
+	l.events = append(l.events, ev)
+	for l.keep > 0 && len(l.events) > l.keep {
+		l.shift()
+	}
+}
+
+func (l *Log) shift() {
+	l.trimmed = l.events[0].Fence
+	l.events = slices.Clone(l.events[1:])
+}
+
+// Append implements [feed.Log].
+func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, error) {
+	if err := ctx.Err(); err != nil {
+		return feed.Receipt{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return feed.Receipt{}, feed.ErrClosed
+	case l.appendErr != nil:
+		return feed.Receipt{}, l.appendErr
+	}
+	receipt := feed.Receipt{Epoch: l.epoch}
+	var fresh []*feed.Event
+	for _, d := range drafts {
+		ev := &feed.Event{
+			ID: d.ID, Time: time.Now().UTC().Truncate(feed.TimeUnit),
+			Type: d.Type, Topic: d.Topic, Source: d.Source, Data: d.Data, CE: d.CE,
+		}
+		if first := l.find(d, fresh); first != nil {
+			if first.Type != d.Type || string(first.Data) != string(d.Data) || string(first.CE) != string(d.CE) {
+				return feed.Receipt{}, &feed.Error{Code: feed.CodeIDConflict, Op: "append"}
+			}
+			receipt.Events = append(receipt.Events, feed.Appended{Seq: first.Seq, ID: d.ID, Duplicate: true})
+			continue
+		}
+		ev.Seq = l.head.Seq + 1 + uint64(len(fresh))
+		fresh = append(fresh, ev)
+		receipt.Events = append(receipt.Events, feed.Appended{Seq: ev.Seq, ID: d.ID})
+	}
+	for _, ev := range fresh {
+		l.store(ev)
+	}
+	l.all = append(l.all, fresh...)
+	if !l.silent {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+	return receipt, nil
+}
+
+// find returns the first event under a draft's key.
+func (l *Log) find(d feed.Draft, fresh []*feed.Event) *feed.Event {
+	for _, ev := range slices.Concat(l.all, fresh) {
+		if !d.Minted && ev.Topic == d.Topic && ev.Source == d.Source && ev.ID == d.ID {
+			return ev
+		}
+	}
+	return nil
+}
+
+// Read implements [feed.Log].
+func (l *Log) Read(ctx context.Context, after uint64, limit feed.Limit) (feed.Page, error) {
+	l.mu.Lock()
+	l.reads++
+	delay := l.readDelay
+	l.mu.Unlock()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return feed.Page{}, ctx.Err()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return feed.Page{}, feed.ErrClosed
+	case l.readErr != nil:
+		return feed.Page{}, l.readErr
+	}
+	page := feed.Page{Bounds: l.bounds(), TrimmedFence: l.trimmed}
+	if after < page.Oldest-1 || after > l.head.Seq {
+		return page, nil
+	}
+	if page.Anchor = l.trimmed; after >= page.Oldest {
+		page.Anchor = l.events[after-page.Oldest].Fence
+	}
+	size := int64(0)
+	for _, ev := range l.events[after+1-page.Oldest:] {
+		size += ev.Size()
+		if len(page.Events) == limit.Events || limit.Bytes > 0 && size > limit.Bytes && len(page.Events) > 0 {
+			break
+		}
+		page.Events = append(page.Events, ev)
+	}
+	return page, nil
+}
+
+func (l *Log) bounds() feed.Bounds {
+	return feed.Bounds{Epoch: l.epoch, Oldest: l.head.Seq + 1 - uint64(len(l.events)), Head: l.head}
+}
+
+// Search implements [feed.Log].
+func (l *Log) Search(ctx context.Context, search feed.Search) (feed.Found, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := feed.Found{Bounds: l.bounds(), After: l.head}
+	if l.closed {
+		return found, feed.ErrClosed
+	}
+	matched, scanned := 0, 0
+	for i := len(l.events) - 1; i >= 0 && matched < search.N; i-- {
+		ev := l.events[i]
+		if !search.Filter.MatchTopic(ev.Topic) {
+			continue
+		}
+		if scanned++; search.ScanLimit > 0 && scanned > search.ScanLimit {
+			found.Truncated = true
+			break
+		}
+		if !search.Filter.Match(ev.Topic, ev.Type) {
+			continue
+		}
+		matched++
+		if found.After = (feed.Position{Seq: ev.Seq - 1, Fence: l.trimmed}); i > 0 {
+			found.After.Fence = l.events[i-1].Fence
+		}
+	}
+	return found, ctx.Err()
+}
+
+// Wait implements [feed.Log].
+func (l *Log) Wait(ctx context.Context, at feed.Cursor) error {
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		done := l.closed || !l.silent && (at.Epoch != l.epoch || at.Position != l.head)
+		closed := l.closed
+		l.mu.Unlock()
+		if closed {
+			return feed.ErrClosed
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Trim implements [feed.Log].
+func (l *Log) Trim(context.Context) error { return nil }
+
+// Info implements [feed.Log].
+func (l *Log) Info() feed.Info {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return feed.Info{Store: "faulty", Retention: feed.Retention{Events: uint64(l.keep)}, Events: uint64(len(l.events))}
+}
+
+// Close implements [feed.Log].
+func (l *Log) Close() error {
+	l.change(func() { l.closed = true })
+	return nil
+}

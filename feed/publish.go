@@ -1,0 +1,84 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Publish normalizes the drafts and appends them as one batch, all or
+// nothing. It returns when the log has them durably. Drafts without an id get
+// a ULID. Where the pump is far behind, it waits for it first, a second at
+// the most, so that a burst is not trimmed before anybody was offered it.
+//
+// Errors: [CodeInvalid], [CodeTooLarge], [CodeIDConflict], [CodeNotReady],
+// [CodeUnavailable].
+func (f *Feed) Publish(ctx context.Context, drafts []Draft) (Receipt, error) {
+	for i := range drafts {
+		if err := drafts[i].Reserved(); err != nil {
+			return Receipt{}, atDraft(drafts, i, err)
+		}
+	}
+	return f.append(ctx, drafts)
+}
+
+// Announce appends one event of the server's own: its topic lies under
+// `gapless`, where nobody can publish.
+func (f *Feed) Announce(ctx context.Context, draft Draft) (Receipt, error) {
+	return f.append(ctx, []Draft{draft})
+}
+
+func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
+	if len(drafts) == 0 {
+		return Receipt{}, invalid("publish", "no events")
+	}
+	if len(drafts) > MaxBatchEvents {
+		return Receipt{}, &Error{Code: CodeTooLarge, Op: "publish", Msg: fmt.Sprintf("%d events, at most %d make a batch", len(drafts), MaxBatchEvents)}
+	}
+	batch := make([]Draft, len(drafts))
+	copy(batch, drafts)
+	for i := range batch {
+		if err := batch[i].Normalize(); err != nil {
+			return Receipt{}, atDraft(drafts, i, err)
+		}
+		if batch[i].Minted = false; batch[i].ID == "" {
+			batch[i].ID, batch[i].Minted = ulid.Make().String(), true
+		}
+	}
+	if err := f.Ready(); err != nil {
+		return Receipt{}, err
+	}
+	n := uint64(len(batch))
+	if err := f.gate.reserve(ctx, n); err != nil {
+		return Receipt{}, &Error{Code: CodeUnavailable, Op: "publish", Msg: "given up while waiting", Err: err}
+	}
+	receipt, err := f.cfg.Log.Append(ctx, batch)
+	if err != nil {
+		f.gate.settle(n, 0)
+		return Receipt{}, err
+	}
+	var last, stored, bytes uint64
+	for i, a := range receipt.Events {
+		if a.Duplicate {
+			continue
+		}
+		stored++
+		last = max(last, a.Seq)
+		bytes += uint64(len(batch[i].Data))
+	}
+	f.gate.settle(n, last)
+	f.stats.batches.Add(1)
+	f.stats.events.Add(stored)
+	f.stats.bytes.Add(bytes)
+	f.stats.duplicates.Add(n - stored)
+	return receipt, nil
+}
+
+// atDraft names the draft that an error is about, where there are several.
+func atDraft(drafts []Draft, i int, err error) error {
+	if len(drafts) == 1 {
+		return err
+	}
+	return &Error{Code: CodeOf(err), Op: "publish", Msg: fmt.Sprintf("event %d of the batch", i), Err: err}
+}

@@ -1,0 +1,225 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// replayLimit bounds what one look at the ring or one read of the log brings
+// to one subscriber.
+var replayLimit = Limit{Events: 1024, Bytes: 1 << 20}
+
+// replayRetry is the pause after a failed read of the log.
+const replayRetry = 250 * time.Millisecond
+
+// step is what came of one look at the ring or the log.
+type step struct {
+	frames   []*Frame        // to be written
+	again    bool            // something changed: look at once
+	advanced <-chan struct{} // nothing to do before the pump has moved
+	retryIn  time.Duration   // the log failed; not before this
+}
+
+// replay moves a replaying subscriber on: into the live set where the ring
+// holds all that it lacks and its queue takes that, else by one page of the
+// ring or of the log.
+func (s *Subscriber) replay(ctx context.Context) step {
+	f := s.feed
+	f.mu.Lock()
+	index, fence, covered := f.ring.after(s.pos)
+	switch {
+	case f.epoch != s.epoch:
+		defer f.mu.Unlock()
+		return s.endReplayLocked(ReasonEpochChanged)
+	case s.pos.Seq > f.offered.Seq:
+		// The pump has yet to see what this reader has. It then goes live, or
+		// learns that the log was rolled back.
+		defer f.mu.Unlock()
+		return step{advanced: f.advancedLocked()}
+	case !covered:
+		f.mu.Unlock()
+		return s.replayLog(ctx)
+	case !fence.Agrees(s.pos.Fence):
+		defer f.mu.Unlock()
+		return s.endReplayLocked(ReasonLogReset)
+	}
+	s.pos.Fence = fence
+	records := make([]*record, min(f.ring.n-index, replayLimit.Events))
+	raw := false
+	for i := range records {
+		records[i] = f.ring.get(index + i)
+		raw = raw || s.filter.Match(records[i].Topic, records[i].Type) && !records[i].encoded(s.shape)
+	}
+	if raw {
+		f.mu.Unlock()
+		s.encode(records)
+		return step{again: true}
+	}
+	defer f.mu.Unlock()
+	if index+len(records) == f.ring.n && s.attachLocked(records) {
+		return step{again: true}
+	}
+	return s.pageLocked(records)
+}
+
+// encode makes the frames of the records that match, outside of every lock.
+// The first reader of a shape does so for all that come after it.
+func (s *Subscriber) encode(records []*record) {
+	for _, rec := range records {
+		if s.filter.Match(rec.Topic, rec.Type) {
+			// A failure is met again, and handled, where the frame is used.
+			_, _ = s.feed.frameOf(rec, s.shape)
+		}
+	}
+}
+
+// replayLog reads one page of the log.
+func (s *Subscriber) replayLog(ctx context.Context) step {
+	f := s.feed
+	// A log that hangs must not keep the heartbeat back.
+	bounded, cancel := context.WithTimeout(ctx, max(f.cfg.Heartbeat, time.Second))
+	defer cancel()
+	page, err := f.cfg.Log.Read(bounded, s.pos.Seq, replayLimit)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			f.logFailed(err)
+		}
+		return step{retryIn: replayRetry}
+	}
+	verdict := page.follows(Cursor{Epoch: s.epoch, Position: s.pos})
+	if verdict == followsTrimmed && s.fresh {
+		// Nothing was delivered yet, so the snapshot just begins later.
+		s.pos = Position{Seq: page.Oldest - 1, Fence: page.TrimmedFence}
+		return step{again: true}
+	}
+	if verdict != followsOn {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch verdict {
+		case followsEpochChanged:
+			return s.endReplayLocked(ReasonEpochChanged)
+		case followsTrimmed:
+			return s.endReplayLocked(ReasonLagged)
+		default:
+			return s.endReplayLocked(ReasonLogReset)
+		}
+	}
+	s.pos.Fence = page.Anchor
+	if len(page.Events) == 0 {
+		return step{retryIn: replayRetry}
+	}
+	records := make([]*record, len(page.Events))
+	for i, ev := range page.Events {
+		records[i] = &record{Event: ev, epoch: page.Epoch}
+	}
+	return s.page(records)
+}
+
+// attachLocked puts the records that match into the queue and the subscriber
+// into the live set, if the queue takes them all. Called with Feed.mu held,
+// with all records up to Feed.offered: whatever the pump reads next is
+// offered, so nothing is missed and nothing comes twice.
+func (s *Subscriber) attachLocked(records []*record) bool {
+	f := s.feed
+	frames := make([]*Frame, 0, len(records))
+	size := int64(0)
+	for _, rec := range records {
+		if !s.filter.Match(rec.Topic, rec.Type) {
+			continue
+		}
+		frame, err := f.frameOf(rec, s.shape)
+		if err != nil {
+			if rec.Seq <= s.snapshot {
+				continue
+			}
+			return false
+		}
+		frames = append(frames, frame)
+		size += int64(len(frame.Bytes))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil || s.finished || !s.queue.fits(len(frames), size) && len(frames) > 0 ||
+		len(frames) > 0 && f.stats.queueBytes.Load()+size > f.cfg.QueueBytesTotal {
+		return false
+	}
+	for _, frame := range frames {
+		s.queue.push(frame)
+	}
+	f.stats.queueBytes.Add(size)
+	f.stats.queueHeld(s.queue.n)
+	s.fresh = false
+	s.state = StateLive
+	s.taken = s.pos
+	f.live[s] = struct{}{}
+	if !s.joined {
+		s.joined = true
+		s.liveHead = f.offered
+	}
+	if !s.lagSince.IsZero() {
+		s.lagSince = time.Time{}
+		f.stats.rejoins.Add(1)
+	}
+	return true
+}
+
+// page is pageLocked for records that are not the ring's.
+func (s *Subscriber) page(records []*record) step {
+	frames, failed := s.frames(records)
+	if !failed {
+		return s.stepTo(frames)
+	}
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	s.endReplayLocked(ReasonEncodingFailed)
+	return s.stepTo(frames)
+}
+
+// pageLocked returns the frames of the records that match, up to a batch.
+func (s *Subscriber) pageLocked(records []*record) step {
+	frames, failed := s.frames(records)
+	if failed {
+		s.endReplayLocked(ReasonEncodingFailed)
+	}
+	return s.stepTo(frames)
+}
+
+// frames collects a batch and moves the scan position behind it. Failed: the
+// next event that matches cannot be encoded, and the snapshot is over.
+func (s *Subscriber) frames(records []*record) (frames []*Frame, failed bool) {
+	frames = s.batch[:0]
+	size := 0
+	for _, rec := range records {
+		if s.filter.Match(rec.Topic, rec.Type) {
+			frame, err := s.feed.frameOf(rec, s.shape)
+			switch {
+			case err == nil:
+				if len(frames) > 0 && (len(frames) == batchFrames || size+len(frame.Bytes) > batchBytes) {
+					return frames, false
+				}
+				frames = append(frames, frame)
+				size += len(frame.Bytes)
+			case rec.Seq > s.snapshot:
+				return frames, true
+			}
+		}
+		s.pos = rec.Position()
+	}
+	return frames, false
+}
+
+func (s *Subscriber) stepTo(frames []*Frame) step {
+	s.batch = frames
+	if len(frames) == 0 {
+		return step{again: true}
+	}
+	s.fresh = false
+	return step{frames: frames}
+}
+
+// endReplayLocked sets the last frame. Called with Feed.mu held.
+func (s *Subscriber) endReplayLocked(reason Reason) step {
+	s.finish(s.feed.resyncEndingLocked(s, reason, false))
+	return step{again: true}
+}
