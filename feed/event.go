@@ -16,6 +16,7 @@ const (
 	MaxTopicBytes  = 255
 	MaxTopicTokens = 16
 	MaxBatchEvents = 1000
+	MaxDataDepth   = 1000 // nested arrays and objects; decoders give up beyond some depth
 )
 
 // Defaults of a draft's optional fields.
@@ -137,10 +138,34 @@ func compactData(raw json.RawMessage) (json.RawMessage, error) {
 	if len(data) > MaxDataBytes {
 		return nil, &Error{Code: CodeTooLarge, Op: "publish", Msg: fmt.Sprintf("data: %d bytes, at most %d are taken", len(data), MaxDataBytes)}
 	}
+	if depth(data) > MaxDataDepth {
+		return nil, invalid("publish", fmt.Sprintf("data: nested more than %d deep", MaxDataDepth))
+	}
 	if hasLoneSurrogate(data) {
 		return nil, invalid("publish", `data: a lone surrogate escape (\ud800 to \udfff) is no Unicode character`)
 	}
 	return data, nil
+}
+
+// depth returns how deep valid JSON is nested.
+func depth(data []byte) (deepest int) {
+	open := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			open++
+			deepest = max(deepest, open)
+		case '}', ']':
+			open--
+		case '"':
+			for i++; data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return deepest
 }
 
 // hasLoneSurrogate reports whether valid JSON holds a \u escape of one half

@@ -110,6 +110,9 @@ func New(cfg Config) (*Feed, error) {
 	return f, nil
 }
 
+// Config returns the configuration in force, with its defaults filled in.
+func (f *Feed) Config() Config { return f.cfg }
+
 // Run reads the log and serves subscribers until ctx ends, then ends what
 // streams are left. It blocks, and is called once.
 func (f *Feed) Run(ctx context.Context) {

@@ -284,6 +284,20 @@ func upTo(from, to uint64) []uint64 {
 func (rd *reader) wantSeqs(want []uint64) {
 	rd.Helper()
 	if got := rd.seqs(); !slices.Equal(got, want) {
-		rd.Fatalf("events %v\nwant   %v\nblocks %v", got, want, rd.names())
+		rd.Fatalf("events %s, want %s; last block %+v", ranges(got), ranges(want), rd.blocks[len(rd.blocks)-1])
 	}
+}
+
+// ranges writes seqs as 1-5 7 9-12.
+func ranges(seqs []uint64) string {
+	var b strings.Builder
+	for i := 0; i < len(seqs); {
+		j := i
+		for j+1 < len(seqs) && seqs[j+1] == seqs[j]+1 {
+			j++
+		}
+		fmt.Fprintf(&b, "%d-%d ", seqs[i], seqs[j])
+		i = j + 1
+	}
+	return b.String()
 }

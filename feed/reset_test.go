@@ -105,7 +105,7 @@ func TestALogRolledBackBeforeTheAttach(t *testing.T) {
 		r.publish(1, 10)
 		synctest.Wait()
 		regrow(r, log, 5, 10) // the pump and its ring still hold the old branch
-		page, err := log.Read(t.Context(), 8, feed.Limit{})
+		page, err := log.Read(r.Context(), 8, feed.Limit{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestAnEventThatCannotBeEncoded(t *testing.T) {
 							t.Errorf("events %v, want 10 too", rd.seqs())
 						}
 					}
-					page, err := r.feed.Read(t.Context(), feed.ReadOptions{Limit: 100})
+					page, err := r.feed.Read(r.Context(), feed.ReadOptions{Limit: 100})
 					if err != nil || len(page.Events) != 9 {
 						t.Errorf("catch-up: %d events, %v; want 9", len(page.Events), err)
 					}

@@ -23,7 +23,7 @@ func TestCursorTable(t *testing.T) {
 		epoch := string(status.Epoch)
 		fence := make(map[uint64]string)
 		for seq := uint64(10); seq <= 20; seq++ {
-			page, err := log.Read(t.Context(), seq, feed.Limit{})
+			page, err := log.Read(r.Context(), seq, feed.Limit{})
 			if err != nil {
 				t.Fatal(err)
 			}
