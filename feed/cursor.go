@@ -83,12 +83,14 @@ type Cursor struct {
 	Position
 }
 
-// String returns the wire form.
+// String returns the wire form; without an epoch, the bare seq.
 func (c Cursor) String() string { return string(c.append(make([]byte, 0, 64))) }
 
 func (c Cursor) append(b []byte) []byte {
-	b = append(b, c.Epoch...)
-	b = append(b, '-')
+	if c.Epoch != "" {
+		b = append(b, c.Epoch...)
+		b = append(b, '-')
+	}
 	b = strconv.AppendUint(b, c.Seq, 10)
 	if c.Fence.Known() && c.Seq > 0 {
 		b = append(b, '-')
@@ -126,6 +128,9 @@ func ParseCursor(s string) (Cursor, error) {
 	if len(parts) == 3 {
 		if c.Fence, ok = ParseFence(parts[2]); !ok {
 			return bad()
+		}
+		if seq == 0 { // no event, so no fence
+			c.Fence = Fence{}
 		}
 	}
 	return c, nil

@@ -78,7 +78,8 @@ type Feed struct {
 	// mu guards what follows. Lock order: Feed.mu, then Subscriber.mu.
 	mu          sync.Mutex
 	phase       phase
-	logErr      error // the last read failed with this; nil: the log answers
+	resets      uint64 // how often the log turned out to be another one
+	logErr      error  // the last read failed with this; nil: the log answers
 	epoch       Epoch
 	offered     Position // up to here the pump has offered every event
 	bounds      Bounds   // as of the pump's last read

@@ -137,6 +137,7 @@ func (f *Feed) reset(reason Reason, page Page) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rebaseLocked(page)
+	f.resets++
 	for _, s := range f.subscribers {
 		s.finish(f.resyncEndingLocked(s, reason, true))
 	}

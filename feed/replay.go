@@ -32,14 +32,16 @@ func (s *Subscriber) replay(ctx context.Context) step {
 	case f.epoch != s.epoch:
 		defer f.mu.Unlock()
 		return s.endReplayLocked(ReasonEpochChanged)
-	case s.pos.Seq > f.offered.Seq:
-		// The pump has yet to see what this reader has. It then goes live, or
-		// learns that the log was rolled back.
-		defer f.mu.Unlock()
-		return step{advanced: f.advancedLocked()}
 	case !covered:
+		// The ring has dropped what comes next; or this reader is ahead of the
+		// pump, and goes live when that has come.
+		advanced := f.advancedLocked()
 		f.mu.Unlock()
-		return s.replayLog(ctx)
+		next := s.replayLog(ctx)
+		if next.retryIn > 0 {
+			next.advanced = advanced
+		}
+		return next
 	case !fence.Agrees(s.pos.Fence):
 		defer f.mu.Unlock()
 		return s.endReplayLocked(ReasonLogReset)
@@ -107,7 +109,9 @@ func (s *Subscriber) replayLog(ctx context.Context) step {
 	}
 	s.pos.Fence = page.Anchor
 	if len(page.Events) == 0 {
-		return step{retryIn: replayRetry}
+		// Look again even if the pump does not move: a log that was rolled back
+		// to where the pump stands is nothing new to it.
+		return step{retryIn: f.cfg.PollInterval}
 	}
 	records := make([]*record, len(page.Events))
 	for i, ev := range page.Events {

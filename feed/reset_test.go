@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -322,4 +323,65 @@ func TestALostHintOnlyCostsThePollInterval(t *testing.T) {
 		}
 		rd.close()
 	})
+}
+
+// hookedLog runs a hook once, after the next read for bounds alone.
+type hookedLog struct {
+	*feedtest.Log
+	hook func()
+}
+
+func (l *hookedLog) Read(ctx context.Context, after uint64, limit feed.Limit) (feed.Page, error) {
+	page, err := l.Log.Read(ctx, after, limit)
+	if hook := l.hook; hook != nil && limit == (feed.Limit{}) {
+		l.hook = nil
+		hook()
+	}
+	return page, err
+}
+
+// TestALogRolledBackWhileASubscriberIsLookedUp: between the look at the log
+// and the registration, once noticed by the pump and once not.
+func TestALogRolledBackWhileASubscriberIsLookedUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		publish int
+		hook    func(r *rig, log *feedtest.Log)
+		want    []uint64
+	}{
+		"the pump has noticed": {10, func(_ *rig, log *feedtest.Log) {
+			log.Rollback(5)
+			synctest.Wait()
+		}, []uint64{6, 7, 8}},
+		"the pump never saw the lost events": {5, func(_ *rig, log *feedtest.Log) {
+			log.Rollback(5)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &hookedLog{Log: feedtest.NewLog(0)}
+				r := start(t, log, feed.Config{})
+				defer r.stop()
+				r.publish(1, c.publish)
+				synctest.Wait()
+				if c.publish == 5 {
+					log.Silence(true)
+					for range 5 {
+						log.Foreign(feed.Event{ID: "x", Type: "n", Topic: "t.0", Data: json.RawMessage("0")})
+					}
+				}
+				log.hook = func() { c.hook(r, log.Log) }
+				rd := r.subscribe(fromStart(feed.StartLive))
+				log.Silence(false)
+				rd.step()
+				if c.want == nil {
+					rd.endsWith(feed.ReasonLogReset)
+				} else {
+					r.publish(6, 8)
+					rd.drain()
+					rd.wantSeqs(c.want)
+				}
+				rd.close()
+			})
+		})
+	}
 }

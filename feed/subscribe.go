@@ -71,14 +71,49 @@ type SubscribeOptions struct {
 // Errors: [CodeNotReady] while starting or draining, [CodeUnavailable] and
 // others where the log does not answer.
 func (f *Feed) Subscribe(ctx context.Context, opts SubscribeOptions) (*Subscriber, error) {
-	if err := f.Ready(); err != nil {
-		return nil, err
-	}
 	opts.Filter = opts.Filter.hiding(f.hidden)
-	at, err := f.locate(ctx, opts.From, opts.Filter)
-	if err != nil {
-		return nil, err
+	for {
+		f.mu.Lock()
+		resets, err := f.resets, f.readyLocked()
+		f.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		at, err := f.locate(ctx, opts.From, opts.Filter)
+		if err != nil {
+			return nil, err
+		}
+		s := f.newSubscriber(opts, at)
+		if registered, err := f.register(s, resets); registered || err != nil {
+			return s, err
+		}
 	}
+}
+
+// register adds the subscriber, unless the feed drains by now, or the log was
+// reset since the subscriber's position was looked up: the reset would not
+// reach it, so it has to look again.
+func (f *Feed) register(s *Subscriber, resets uint64) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.phase == phaseDraining {
+		return false, f.readyLocked()
+	}
+	if f.resets != resets {
+		return false, nil
+	}
+	f.subscribers[s.id] = s
+	f.shapesInUse[s.shape.index()]++
+	if s.end != nil {
+		f.stats.resynced(s.end.reason, s.since)
+	} else if s.resumed {
+		f.stats.resumes.Add(1)
+	}
+	return true, nil
+}
+
+// newSubscriber makes a subscriber that is not registered yet.
+func (f *Feed) newSubscriber(opts SubscribeOptions, at located) *Subscriber {
 	now := time.Now()
 	s := &Subscriber{
 		feed:      f,
@@ -88,6 +123,7 @@ func (f *Feed) Subscribe(ctx context.Context, opts SubscribeOptions) (*Subscribe
 		filter:    opts.Filter,
 		shape:     opts.Shape,
 		startLive: opts.Start.Mode == StartLive,
+		resumed:   at.start == startedResume,
 		wake:      make(chan struct{}, 1),
 		queue:     queue{maxFrames: f.cfg.QueueFrames, maxBytes: f.cfg.QueueBytes},
 		pos:       at.pos,
@@ -95,30 +131,18 @@ func (f *Feed) Subscribe(ctx context.Context, opts SubscribeOptions) (*Subscribe
 		lastWrite: now,
 	}
 	if at.reason != "" {
-		s.finish(f.resyncEnding(s, at.reason, at.bounds))
-	} else {
-		s.fresh = at.start == startedSnapshot
-		if s.fresh {
-			s.snapshot = at.bounds.Head.Seq
-		}
-		if at.start == startedResume {
-			f.stats.resumes.Add(1)
-		}
-		greet := Cursor{Epoch: at.bounds.Epoch, Position: at.pos}
-		if s.fresh {
-			greet.Position = Position{}
-		}
-		s.greeting = connectedFrame(s.id, greet, at.start, at.bounds, f.cfg.Heartbeat, f.cfg.ReconnectDelay, at.truncated)
+		ending := f.resyncEnding(s, at.reason, at.bounds)
+		s.end = &ending
+		return s
 	}
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.phase == phaseDraining {
-		return nil, f.readyLocked()
+	greet := Cursor{Epoch: at.bounds.Epoch, Position: at.pos}
+	if at.start == startedSnapshot {
+		s.fresh = true
+		s.snapshot = at.bounds.Head.Seq
+		greet.Position = Position{}
 	}
-	f.subscribers[s.id] = s
-	f.shapesInUse[s.shape.index()]++
-	return s, nil
+	s.greeting = connectedFrame(s.id, greet, at.start, at.bounds, f.cfg.Heartbeat, f.cfg.ReconnectDelay, at.truncated)
+	return s
 }
 
 // What server.connected says of the start.

@@ -43,6 +43,7 @@ type Subscriber struct {
 	epoch     Epoch // fixed: a new epoch ends the stream
 	filter    Filter
 	shape     Shape
+	resumed   bool // began from a cursor
 	startLive bool // a resync sends it to the head, not to a snapshot
 
 	wake chan struct{} // capacity 1: something under mu changed

@@ -140,6 +140,9 @@ func (l *Log) trimLocked(now time.Time) {
 func (l *Log) Trim(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return feed.ErrClosed
+	}
 	now := l.now()
 	l.dedupe.expire(now)
 	l.trimLocked(now)
@@ -253,7 +256,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.events, l.topics = ring{}, topicIndex{}
+	l.events, l.bytes, l.topics = ring{}, 0, topicIndex{}
 	l.notifyLocked()
 	return nil
 }
