@@ -57,8 +57,6 @@ const (
 	DrainShutdown DrainReason = "shutdown"
 	// DrainNotReady: the server does not serve yet.
 	DrainNotReady DrainReason = "not_ready"
-	// DrainCatchingUp: this node has not seen the cursor's event yet.
-	DrainCatchingUp DrainReason = "catching_up"
 	// DrainCut: an operator cut the connection.
 	DrainCut DrainReason = "cut"
 	// DrainAtCapacity: the server holds as many streams as it may.

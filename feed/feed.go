@@ -223,36 +223,34 @@ func (f *Feed) Refusal(reason DrainReason) *Frame {
 	return drainingFrame(reason, f.epoch, f.spreadLocked())
 }
 
-// Drain stops publishing, waits until what was accepted is offered, tells
-// every subscriber to leave once its queue is empty, and waits until they
-// have. The error is ctx's.
+// Drain stops publishing, waits until what was accepted is offered (for a
+// second at the most), tells every subscriber to leave once its queue is
+// empty, and waits until they have. The error is ctx's.
 func (f *Feed) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	f.phase = phaseDraining
 	f.mu.Unlock()
-	// A gate that does not empty in time only leaves more to the cursors.
-	flushErr := f.gate.flush(ctx)
+	f.gate.flush(ctx)
 	f.mu.Lock()
 	f.endAllLocked(DrainShutdown)
 	f.mu.Unlock()
-	for flushErr == nil {
+	for {
 		f.mu.Lock()
-		if len(f.subscribers) == 0 {
-			f.mu.Unlock()
-			return nil
-		}
+		left := len(f.subscribers)
 		if f.gone == nil {
 			f.gone = make(chan struct{})
 		}
 		gone := f.gone
 		f.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
 		select {
 		case <-gone:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return flushErr
 }
 
 func (f *Feed) endAllLocked(reason DrainReason) {

@@ -79,20 +79,22 @@ func (g *gate) advance(offered uint64, reset bool) {
 	g.notifyLocked()
 }
 
-// flush blocks until everything appended is offered. The error is ctx's.
-func (g *gate) flush(ctx context.Context) error {
+// flush blocks until everything appended is offered, for gateWait at the
+// most: what is not by then is left to the readers' cursors.
+func (g *gate) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, gateWait)
+	defer cancel()
 	for {
 		g.mu.Lock()
-		if g.pendingLocked() == 0 {
-			g.mu.Unlock()
-			return nil
-		}
-		moved := g.movedLocked()
+		pending, moved := g.pendingLocked(), g.movedLocked()
 		g.mu.Unlock()
+		if pending == 0 {
+			return
+		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		}
 	}
 }

@@ -54,23 +54,22 @@ func (s *Subscriber) Next(ctx context.Context) ([]*Frame, error) {
 // acknowledge takes note that what Next returned before was written.
 func (s *Subscriber) acknowledge() {
 	s.mu.Lock()
-	flight := s.flight
-	s.flight = flight0
-	if flight.events > 0 {
-		s.bookmark = flight.upTo
-		s.delivered += flight.events
+	written := s.flight
+	s.flight = flight{}
+	if written.events > 0 {
+		s.bookmark = written.upTo
+		s.delivered += written.events
 	}
 	s.mu.Unlock()
-	if flight.any {
+	clear(s.batch) // the frames are not kept for the sake of one connection
+	if written.any {
 		s.lastWrite = time.Now()
 	}
-	if flight.events > 0 {
-		s.feed.stats.deliveries.Add(flight.events)
-		s.feed.stats.deliveredBytes.Add(flight.bytes)
+	if written.events > 0 {
+		s.feed.stats.deliveries.Add(written.events)
+		s.feed.stats.deliveredBytes.Add(written.bytes)
 	}
 }
-
-var flight0 flight
 
 // pending takes what is ready without reading the log: the greeting, queued
 // frames, server.live, the last frame. It also moves a subscriber whose queue
@@ -180,6 +179,7 @@ func (s *Subscriber) heartbeat() *Frame {
 		s.bookmark = f.offered
 	case s.state == StateReplaying:
 		s.bookmark = s.pos
+		s.fresh = s.fresh && s.pos.Seq == 0 // the client holds a position now
 	default:
 		return nil
 	}
@@ -196,6 +196,9 @@ func (s *Subscriber) wait(ctx context.Context, next step) {
 	}
 	if d <= 0 {
 		return
+	}
+	if cap(s.batch) > 16 {
+		s.batch = nil // an idle connection holds no memory
 	}
 	if s.timer == nil {
 		s.timer = time.NewTimer(d)

@@ -46,12 +46,15 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 			batch[i].ID, batch[i].Minted = ulid.Make().String(), true
 		}
 	}
-	if err := f.Ready(); err != nil {
-		return Receipt{}, err
-	}
 	n := uint64(len(batch))
 	if err := f.gate.reserve(ctx, n); err != nil {
 		return Receipt{}, &Error{Code: CodeUnavailable, Op: "publish", Msg: "given up while waiting", Err: err}
+	}
+	// Checked under the reservation, for which Drain waits: what is accepted
+	// here is offered before the streams are told to leave.
+	if err := f.Ready(); err != nil {
+		f.gate.settle(n, 0)
+		return Receipt{}, err
 	}
 	receipt, err := f.cfg.Log.Append(ctx, batch)
 	if err != nil {

@@ -385,3 +385,23 @@ func TestALogRolledBackWhileASubscriberIsLookedUp(t *testing.T) {
 		})
 	}
 }
+
+// TestASnapshotThatSentAPositionIsHeldToIt: a heartbeat hands the client a
+// bookmark, also before the first event; what is trimmed behind it is a gap.
+func TestASnapshotThatSentAPositionIsHeldToIt(t *testing.T) {
+	inBubble(t, 5, feed.Config{RingEvents: 1}, func(r *rig, log *feedtest.Log) {
+		r.publish(1, 10) // oldest 6
+		synctest.Wait()
+		rd := r.subscribe(fromStart(feed.StartAll))
+		rd.step()
+		log.FailReads(&feed.Error{Code: feed.CodeUnavailable, Msg: "away"})
+		rd.step()
+		if beat := rd.blocks[1]; beat.name != feed.TypeHeartbeat || beat.seq() != 5 {
+			t.Fatalf("%+v, want a heartbeat at 5", beat)
+		}
+		log.FailReads(nil)
+		log.TrimTo(8)
+		rd.endsWith(feed.ReasonLagged)
+		rd.close()
+	})
+}

@@ -67,7 +67,7 @@ type Subscriber struct {
 	// The goroutine that calls Next owns what follows.
 	greeting  *Frame   // server.connected, until taken
 	pos       Position // replaying: the scan position
-	fresh     bool     // a snapshot of which nothing was delivered yet
+	fresh     bool     // a snapshot of which the client holds nothing yet, not even a position
 	snapshot  uint64   // the head when a snapshot began: events up to it that cannot be encoded are skipped; else 0
 	lastWrite time.Time
 	timer     *time.Timer

@@ -115,5 +115,10 @@ func (d *dedupe) expire(now time.Time) {
 	if d.first > 1024 && d.first*2 > len(d.order) {
 		d.order = append([]dated(nil), d.order[d.first:]...)
 		d.first = 0
+		seen := make(map[key]stored, len(d.order)) // a map never shrinks
+		for _, o := range d.order {
+			seen[o.key] = d.seen[o.key]
+		}
+		d.seen = seen
 	}
 }
