@@ -208,7 +208,8 @@ func (f *Feed) encode(records []*record) {
 		}
 		for _, rec := range records {
 			if _, hidden := f.hidden[rec.Type]; !hidden {
-				f.frameOf(rec, shapeAt(i))
+				// A failure is met again where the frame is offered.
+				_, _ = f.frameOf(rec, shapeAt(i))
 			}
 		}
 	}

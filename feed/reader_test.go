@@ -249,15 +249,6 @@ func (rd *reader) names() []string {
 	return names
 }
 
-func (rd *reader) find(name string) (block, bool) {
-	for _, b := range rd.blocks {
-		if b.name == name {
-			return b, true
-		}
-	}
-	return block{}, false
-}
-
 // endsWith checks that the last block is a resync for a reason, and the only
 // one, and that the stream then ends.
 func (rd *reader) endsWith(reason feed.Reason) {

@@ -55,14 +55,6 @@ func (r *ring) trim(oldest uint64) {
 	}
 }
 
-// last returns the position up to which the ring reaches.
-func (r *ring) last() Position {
-	if r.n == 0 {
-		return r.base
-	}
-	return r.get(r.n - 1).Position()
-}
-
 func (r *ring) get(i int) *record { return r.records[(r.first+i)%len(r.records)] }
 
 // after returns the index of the first record behind pos and the fence at
