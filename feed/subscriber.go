@@ -176,6 +176,9 @@ func (s *Subscriber) offer(before Position, records []*record) bool {
 	if s.end != nil || s.state != StateLive {
 		return false
 	}
+	if s.queue.n == 0 {
+		s.taken = before // nothing that matches is between the two
+	}
 	accepted := false
 	for _, rec := range records {
 		if s.filter.Match(rec.Topic, rec.Type) {

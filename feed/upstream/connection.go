@@ -26,11 +26,15 @@ type connection struct {
 	client *Client
 	opened chan struct{}   // one send when the answer is an event stream
 	frames chan *sse.Event // one send per frame, taken before the next
-	done   chan error      // the library's result, once, after all else
+	done   chan result     // the library's, once, after all else
 
 	// Written on the library's goroutines, read after done.
 	retry time.Duration
 }
+
+// result is what the library returned. Of a connection that we gave up it is
+// waited for and dropped.
+type result struct{ err error }
 
 // connect makes one connection from the cursor, handles its events, and returns when it has ended.
 func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
@@ -38,13 +42,13 @@ func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
 		client: c,
 		opened: make(chan struct{}),
 		frames: make(chan *sse.Event),
-		done:   make(chan error, 1),
+		done:   make(chan result, 1),
 		retry:  unset,
 	}
 	connCtx, cancel := context.WithCancelCause(ctx)
 	idle := newWatch(c.cfg.IdleTimeout, func() { cancel(errIdle) })
 	lib := n.library(connCtx, cancel, idle)
-	go func() { n.done <- lib.SubscribeWithContext(connCtx, "", n.offer(connCtx)) }()
+	go func() { n.done <- result{lib.SubscribeWithContext(connCtx, "", n.offer(connCtx))} }()
 
 	var openedAt time.Time
 	ended := false
@@ -71,9 +75,9 @@ func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
 			if err := c.take(ctx, m, handle); err != nil {
 				return outcome{err: err, final: !errors.Is(err, errForm)}
 			}
-		case err := <-n.done:
+		case r := <-n.done:
 			ended = true
-			return n.ending(connCtx, err)
+			return n.ending(connCtx, r.err)
 		}
 	}
 }
