@@ -1,0 +1,115 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"gapless/feed"
+)
+
+// keyring holds the publish keys as digests: comparing those takes the same
+// time whatever the key and its length.
+type keyring [][sha256.Size]byte
+
+func newKeyring(keys []string) (keyring, error) {
+	ring := make(keyring, 0, len(keys))
+	for _, key := range keys {
+		if key == "" || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return nil, &feed.Error{Code: feed.CodeInvalid, Op: "server", Msg: "a publish key is empty, or holds other than printable ASCII without spaces"}
+		}
+		ring = append(ring, sha256.Sum256([]byte(key)))
+	}
+	return ring, nil
+}
+
+// holds compares with every key, whatever came of those before.
+func (k keyring) holds(key string) bool {
+	digest := sha256.Sum256([]byte(key))
+	found := 0
+	for i := range k {
+		found |= subtle.ConstantTimeCompare(digest[:], k[i][:])
+	}
+	return found == 1
+}
+
+// requireKey lets a request pass that has a publish key, or any where no key
+// is configured.
+func (s *Server) requireKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.checkKey(r); err != nil {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="gapless"`)
+			s.reject(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) checkKey(r *http.Request) error {
+	if len(s.keys) == 0 {
+		return nil
+	}
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	key = strings.TrimSpace(key)
+	switch {
+	case key == "" || !strings.EqualFold(scheme, "Bearer"):
+		return problemf(codeUnauthorized, "a publish key is needed: send the header Authorization: Bearer KEY")
+	case !s.keys.holds(key):
+		return problemf(codeForbidden, "the publish key is not one of this server's")
+	}
+	return nil
+}
+
+// guardWrite is requireKey and, where no key is configured and nobody has
+// consented to that, the check that a page somewhere on the web is not behind
+// the request: neither under a foreign origin, nor under a name of its own
+// that was made to resolve to this machine (DNS rebinding).
+func (s *Server) guardWrite(next http.Handler) http.Handler {
+	guarded := s.requireKey(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(s.keys) == 0 && !s.cfg.Open {
+			if err := s.checkLocal(r); err != nil {
+				s.reject(w, r, err)
+				return
+			}
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) checkLocal(r *http.Request) error {
+	const remedy = "; set a publish key (--publish-key), or consent to open writes (--open)"
+	if !isLoopback(r.Host) {
+		return problemf(codeForbidden, "without a publish key, only requests to a loopback host may write, not to %q"+remedy, clip(r.Host))
+	}
+	// Browsers send Origin with every write; other clients do not. The CORS
+	// list is no help: it is for reading.
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+			continue
+		}
+		return problemf(codeForbidden, "without a publish key, a page of the origin %q may not write"+remedy, clip(origin))
+	}
+	return nil
+}
+
+// isLoopback reports whether a Host header names this machine and nothing
+// that a stranger could make resolve to it.
+func isLoopback(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}

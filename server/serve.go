@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"gapless/feed"
+)
+
+// Bounds of every connection. There is no time limit for a whole answer:
+// streams have none.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 32 << 10
+)
+
+// announceRetry is the pause after a failed announcement.
+const announceRetry = time.Second
+
+// Serve answers requests on ln, in plain text, until ctx ends; then it drains:
+// new requests are refused, every stream gets what its queue holds and
+// `server.draining`, requests under way end. What has not ended within
+// drainTimeout is closed. It blocks, and is called once; the caller runs the
+// feed, and keeps it running until Serve has returned.
+//
+// Once the feed serves, it publishes server.status and calls Config.OnReady.
+// The error is the listener's; after ctx has ended there is none.
+func (s *Server) Serve(ctx context.Context, ln net.Listener, drainTimeout time.Duration) error {
+	hs := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          stdlog.New(httpLog{s.log}, "", 0),
+		ConnContext:       withConn,
+	}
+	// A peer that acknowledges nothing for two heartbeats is gone; one that
+	// pauses for less than a write may take is not.
+	silence := max(2*s.feed.Config().Heartbeat, s.cfg.WriteTimeout)
+	tuned := &listener{Listener: ln, silence: silence, writeTimeout: s.cfg.WriteTimeout, log: s.log}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- hs.Serve(tuned) })
+	wg.Go(func() { s.announce(ctx, ln.Addr().String()) })
+
+	select {
+	case err := <-failed:
+		cancel()
+		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.shutDown(context.WithoutCancel(ctx), hs, drainTimeout)
+	return nil
+}
+
+// announce waits until the feed serves, and tells so: in the log, to the
+// subscribers, and to the caller.
+func (s *Server) announce(ctx context.Context, address string) {
+	if s.feed.WaitReady(ctx) != nil {
+		return // ctx has ended
+	}
+	data := encodeJSON(struct {
+		Status string `json:"status"`
+		Node   string `json:"node"`
+	}{statusReady, s.cfg.Node})
+	ready := feed.Draft{Type: feed.TypeStatus, Topic: feed.SystemTopic + ".status", Data: data}
+	for {
+		_, err := s.feed.Announce(ctx, ready)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn().Err(err).Msg("the ready event could not be stored; trying again")
+		select {
+		case <-time.After(announceRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.log.Info().Str("address", address).Str("node", s.cfg.Node).Str("store", s.cfg.Store).Msg("ready")
+	if s.cfg.OnReady != nil {
+		s.cfg.OnReady()
+	}
+}
+
+// shutDown drains the feed and ends the HTTP server, by force after timeout.
+func (s *Server) shutDown(ctx context.Context, hs *http.Server, timeout time.Duration) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	s.log.Info().Int64("streams", s.streams.Load()).Msg("draining")
+	hs.SetKeepAlivesEnabled(false)
+	s.stop()
+	err := errors.Join(s.feed.Drain(ctx), hs.Shutdown(ctx))
+	if err != nil {
+		s.log.Warn().Err(err).Int64("streams", s.streams.Load()).Msg("the drain timeout has passed; closing what is left")
+		err = hs.Close()
+	}
+	if err != nil {
+		s.log.Warn().Err(err).Msg("closing the listener failed")
+	}
+	s.log.Info().Dur("took", time.Since(begin)).Msg("stopped")
+}
+
+// httpLog passes on what net/http says about connections.
+type httpLog struct{ log zerolog.Logger }
+
+// Write logs one line.
+func (l httpLog) Write(line []byte) (int, error) {
+	l.log.Debug().Bytes("detail", line).Msg("http")
+	return len(line), nil
+}
