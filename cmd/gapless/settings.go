@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// serveFlags are what serve can be told. Each is a flag, an environment
+// variable GAPLESS_<NAME> and a key of the config file, in this precedence.
+type serveFlags struct {
+	Config string `help:"YAML file with flag names as keys." placeholder:"FILE"`
+
+	Listen       string        `group:"Server" default:"127.0.0.1:8080" help:"Address to listen on, host:port. Port 0 takes a free one."`
+	Node         string        `group:"Server" default:"${hostname}" help:"Name of this process in its status."`
+	DrainTimeout time.Duration `group:"Server" default:"10s" help:"How long a stop waits for streams to end."`
+	LogLevel     string        `group:"Server" default:"info" enum:"debug,info,warn,error" help:"Least severe log level: debug, info, warn or error."`
+	LogFormat    string        `group:"Server" default:"auto" enum:"auto,json,console" help:"Log format: json, console, or auto: console on a terminal."`
+	Demo         bool          `group:"Server" help:"Publish a made-up shop: orders, payments, stock."`
+
+	PublishKey     []string `group:"Access" placeholder:"KEY" help:"Key that guards publishing and connections, sent as bearer token. Repeatable."`
+	PublishKeyFile string   `group:"Access" placeholder:"FILE" help:"File with such keys, one a line."`
+	Open           bool     `group:"Access" help:"Consent to let anybody publish: no key, on any address."`
+	CORSOrigins    []string `group:"Access" name:"cors-origins" placeholder:"ORIGIN" help:"Origins whose pages may read, such as https://app.example or http://localhost:*. None: none. Default: pages of this machine on a loopback address, else none."`
+	HideTypes      []string `group:"Access" placeholder:"TYPE" help:"Types that no reader gets."`
+
+	Store          string        `group:"Log" default:"memory:" help:"Where events are kept. This version has memory:"`
+	RetainEvents   uint64        `group:"Log" default:"1024" help:"Events that are kept; 0: no such bound."`
+	RetainBytes    size          `group:"Log" default:"256MiB" help:"Bytes that are kept; 0: no such bound."`
+	RetainAge      time.Duration `group:"Log" default:"0s" help:"For how long events are kept; 0: no such bound."`
+	DedupeWindow   time.Duration `group:"Log" default:"10m" help:"For how long an event's id is remembered, so that a repeat is not stored again."`
+	SnapshotEvents int           `group:"Log" default:"1024" help:"Most events of the snapshot that a new reader gets."`
+	ScanLimit      int           `group:"Log" default:"100000" help:"Most events that one search for a reader's topics looks at."`
+
+	QueueFrames     int           `group:"Streams" default:"4096" help:"Frames that one stream's queue holds."`
+	QueueBytes      size          `group:"Streams" default:"16MiB" help:"Bytes that one stream's queue holds."`
+	QueueBytesTotal size          `group:"Streams" default:"512MiB" help:"Bytes that all queues hold."`
+	Heartbeat       time.Duration `group:"Streams" default:"15s" help:"Silence after which a stream gets a heartbeat."`
+	WriteTimeout    time.Duration `group:"Streams" default:"10s" help:"How long a reader may take for 16 KiB before it is cut."`
+	ReconnectDelay  time.Duration `group:"Streams" default:"2s" help:"When clients are asked to come back, give or take a quarter."`
+}
+
+// BeforeResolve reads the config file, if there is one.
+func (f *serveFlags) BeforeResolve(ctx *kong.Context) error {
+	flags := ctx.Selected().Flags
+	for _, flag := range flags {
+		if path, _ := ctx.FlagValue(flag).(string); flag.Name == "config" && path != "" {
+			resolver, err := loadConfigFile(path, flags)
+			if err != nil {
+				return err
+			}
+			ctx.AddResolver(resolver)
+		}
+	}
+	return nil
+}
+
+// complete checks every value, fills what depends on others, and reads the
+// key file. The error names each flag that is wrong, its value, and what is
+// allowed.
+func (f *serveFlags) complete() error {
+	var errs []error
+	want := func(ok bool, flag string, value any, allowed string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("--%s %v: want %s", flag, value, allowed))
+		}
+	}
+	const positive = "a duration above 0, such as 15s"
+	want(f.Store == "memory:" || f.Store == "memory", "store", strconv.Quote(f.Store),
+		"memory:, the one store of this version (events end with the process)")
+	want(f.RetainEvents > 0 || f.RetainBytes > 0, "retain-events", "0 with --retain-bytes 0",
+		"one of them above 0, or memory has no bound")
+	want(f.RetainAge >= 0, "retain-age", f.RetainAge, "0 (no bound) or a duration such as 24h")
+	want(f.DedupeWindow > 0, "dedupe-window", f.DedupeWindow, positive)
+	want(f.SnapshotEvents > 0, "snapshot-events", f.SnapshotEvents, "1 or more")
+	want(f.ScanLimit > 0, "scan-limit", f.ScanLimit, "1 or more")
+	want(f.QueueFrames > 0, "queue-frames", f.QueueFrames, "1 or more")
+	want(f.QueueBytes > 0, "queue-bytes", f.QueueBytes, "a size above 0, such as 16MiB")
+	want(f.QueueBytesTotal > 0, "queue-bytes-total", f.QueueBytesTotal, "a size above 0, such as 512MiB")
+	want(f.Heartbeat >= time.Millisecond, "heartbeat", f.Heartbeat, "1ms or more")
+	want(f.WriteTimeout > 0, "write-timeout", f.WriteTimeout, positive)
+	want(f.ReconnectDelay >= 500*time.Millisecond && f.ReconnectDelay <= time.Minute, "reconnect-delay", f.ReconnectDelay,
+		"500ms to 1m: browsers clamp, spin or never return outside of it")
+	want(f.DrainTimeout >= 0, "drain-timeout", f.DrainTimeout, "0 or a duration such as 10s")
+
+	host, port, err := net.SplitHostPort(f.Listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	want(err == nil, "listen", strconv.Quote(f.Listen), "host:port with a port of 0 to 65535, such as 127.0.0.1:8080")
+
+	for _, key := range f.PublishKey {
+		if !validKey(key) {
+			errs = append(errs, errors.New("--publish-key: a key (not shown) is empty or has characters that a bearer token cannot carry: want letters, digits and -._~+/="))
+		}
+	}
+	fileKeys, err := readKeys(f.PublishKeyFile)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	loopback := isLoopback(host)
+	if len(errs) == 0 && !loopback && !f.Open && len(f.PublishKey)+len(fileKeys) == 0 {
+		errs = append(errs, fmt.Errorf("--listen %s can be reached from other machines, and nothing guards publishing: "+
+			"set a key with --publish-key, GAPLESS_PUBLISH_KEY or --publish-key-file, or consent to none with --open", f.Listen))
+	}
+	switch {
+	case f.CORSOrigins == nil && loopback:
+		f.CORSOrigins = []string{"http://localhost:*", "http://127.0.0.1:*"}
+	case len(f.CORSOrigins) == 0:
+		f.CORSOrigins = []string{"none"}
+	}
+	if len(errs) > 0 {
+		return &exitError{exitUsage, errors.Join(errs...)}
+	}
+	return nil
+}
+
+// origins is the list without the word that stands for an empty one.
+func (f *serveFlags) origins() []string {
+	if len(f.CORSOrigins) == 1 && f.CORSOrigins[0] == "none" {
+		return nil
+	}
+	return f.CORSOrigins
+}
+
+// keys are those of the flag and those of the file.
+func (f *serveFlags) keys() ([]string, error) {
+	fromFile, err := readKeys(f.PublishKeyFile)
+	return append(fromFile, f.PublishKey...), err
+}
+
+// readKeys reads one key a line; empty lines and lines that begin with # are
+// none.
+func readKeys(path string) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--publish-key-file: %w", err)
+	}
+	var keys []string
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if !validKey(line) {
+			return nil, fmt.Errorf("--publish-key-file %s: line %d: a key has letters, digits and -._~+/= only", path, number)
+		}
+		keys = append(keys, line)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("--publish-key-file %s: no key in it: want one a line", path)
+	}
+	return keys, nil
+}
+
+// validKey reports whether a key can be sent as a bearer token (RFC 6750,
+// section 2.1).
+func validKey(key string) bool {
+	const allowed = "-._~+/=ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return key != "" && strings.Trim(key, allowed) == ""
+}
+
+// isLoopback reports whether only this machine reaches the host. A name other
+// than localhost may mean anything, and counts as no.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
