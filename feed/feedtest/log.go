@@ -1,8 +1,10 @@
 package feedtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +23,8 @@ type Log struct {
 	head      feed.Position
 	trimmed   feed.Fence
 	keep      int
-	all       []*feed.Event
+	keys      map[key]*feed.Event // first event under each
+	last      time.Time           // of the newest event
 	changed   chan struct{}
 	closed    bool
 	silent    bool
@@ -31,9 +34,12 @@ type Log struct {
 	reads     int
 }
 
+// key is what a publisher's repeat is known by.
+type key struct{ topic, source, id string }
+
 // NewLog returns an empty log that keeps the given number of events; 0: all.
 func NewLog(keep int) *Log {
-	return &Log{epoch: newEpoch(), keep: keep, changed: make(chan struct{})}
+	return &Log{epoch: newEpoch(), keep: keep, keys: make(map[key]*feed.Event), changed: make(chan struct{})}
 }
 
 func newEpoch() feed.Epoch {
@@ -89,7 +95,7 @@ func (l *Log) Rollback(seq uint64) {
 		} else if seq > 0 {
 			l.head.Fence = l.trimmed
 		}
-		l.all = nil
+		clear(l.keys)
 	})
 }
 
@@ -142,43 +148,41 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	case l.appendErr != nil:
 		return feed.Receipt{}, l.appendErr
 	}
+	if now := time.Now().UTC().Truncate(feed.TimeUnit); now.After(l.last) {
+		l.last = now
+	}
 	receipt := feed.Receipt{Epoch: l.epoch}
 	var fresh []*feed.Event
+	keys := make(map[key]*feed.Event)
 	for _, d := range drafts {
 		ev := &feed.Event{
-			ID: d.ID, Time: time.Now().UTC().Truncate(feed.TimeUnit),
+			Seq: l.head.Seq + 1 + uint64(len(fresh)), ID: d.ID, Time: l.last,
 			Type: d.Type, Topic: d.Topic, Source: d.Source, Data: d.Data, CE: d.CE,
 		}
-		if first := l.find(d, fresh); first != nil {
-			if first.Type != d.Type || string(first.Data) != string(d.Data) || string(first.CE) != string(d.CE) {
+		if !d.Minted {
+			k := key{d.Topic, d.Source, d.ID}
+			first := cmp.Or(l.keys[k], keys[k])
+			if first != nil && (first.Type != d.Type || string(first.Data) != string(d.Data) || string(first.CE) != string(d.CE)) {
 				return feed.Receipt{}, &feed.Error{Code: feed.CodeIDConflict, Op: "append"}
 			}
-			receipt.Events = append(receipt.Events, feed.Appended{Seq: first.Seq, ID: d.ID, Duplicate: true})
-			continue
+			if first != nil {
+				receipt.Events = append(receipt.Events, feed.Appended{Seq: first.Seq, ID: d.ID, Duplicate: true})
+				continue
+			}
+			keys[k] = ev
 		}
-		ev.Seq = l.head.Seq + 1 + uint64(len(fresh))
 		fresh = append(fresh, ev)
 		receipt.Events = append(receipt.Events, feed.Appended{Seq: ev.Seq, ID: d.ID})
 	}
 	for _, ev := range fresh {
 		l.store(ev)
 	}
-	l.all = append(l.all, fresh...)
+	maps.Copy(l.keys, keys)
 	if !l.silent {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
 	return receipt, nil
-}
-
-// find returns the first event under a draft's key.
-func (l *Log) find(d feed.Draft, fresh []*feed.Event) *feed.Event {
-	for _, ev := range slices.Concat(l.all, fresh) {
-		if !d.Minted && ev.Topic == d.Topic && ev.Source == d.Source && ev.ID == d.ID {
-			return ev
-		}
-	}
-	return nil
 }
 
 // Read implements [feed.Log].
@@ -276,13 +280,24 @@ func (l *Log) Wait(ctx context.Context, at feed.Cursor) error {
 }
 
 // Trim implements [feed.Log].
-func (l *Log) Trim(context.Context) error { return nil }
+func (l *Log) Trim(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return feed.ErrClosed
+	}
+	return nil
+}
 
 // Info implements [feed.Log].
 func (l *Log) Info() feed.Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return feed.Info{Store: "faulty", Retention: feed.Retention{Events: uint64(l.keep)}, Events: uint64(len(l.events))}
+	info := feed.Info{Store: "faulty", Retention: feed.Retention{Events: uint64(l.keep)}, Events: uint64(len(l.events))}
+	for _, ev := range l.events {
+		info.Bytes += ev.Size()
+	}
+	return info
 }
 
 // Close implements [feed.Log].

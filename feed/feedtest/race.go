@@ -1,0 +1,152 @@
+package feedtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"gapless/feed"
+)
+
+// testRace lets appends and trims run against reads and searches: each answer
+// must come from one snapshot.
+func (s *suite) testRace(t *testing.T) {
+	t.Run("every page is one snapshot", func(t *testing.T) {
+		w := s.world(t)
+		w.while(func(rnd *rand.Rand, last *feed.Bounds) {
+			after := uint64(0)
+			if spread := last.Head.Seq + 3 - last.Oldest; last.Oldest > 3 {
+				after = last.Oldest - 3 + rnd.Uint64N(spread+3)
+			}
+			limit := feed.Limit{Events: rnd.IntN(12)}
+			page, err := w.log.log.Read(w.log.ctx, after, limit)
+			if err != nil {
+				t.Errorf("read: %v", err)
+				return
+			}
+			w.checkBounds(page.Bounds, last)
+			w.checkPage(page, after, limit.Events)
+		})
+	})
+	t.Run("every search is one snapshot", func(t *testing.T) {
+		w := s.world(t)
+		w.while(func(rnd *rand.Rand, last *feed.Bounds) {
+			found, err := w.log.log.Search(w.log.ctx, feed.Search{N: rnd.IntN(30)})
+			if err != nil {
+				t.Errorf("search: %v", err)
+				return
+			}
+			w.checkBounds(found.Bounds, last)
+			if found.After.Seq < found.Oldest-1 || found.After.Seq > found.Head.Seq {
+				t.Errorf("position %d in a log of %d to %d", found.After.Seq, found.Oldest, found.Head.Seq)
+			}
+			w.checkFence(found.After)
+		})
+	})
+}
+
+// world is a log that changes while it is read, and the fences seen in it.
+type world struct {
+	*testing.T
+	log    *subject
+	fences sync.Map // seq → fence
+}
+
+const raceRetention = 20
+
+func (s *suite) world(t *testing.T) *world {
+	return &world{T: t, log: s.open(t, Config{Retention: feed.Retention{Events: raceRetention}})}
+}
+
+// while looks at the log again and again from three goroutines, until two
+// appenders and a trimmer are done.
+func (w *world) while(look func(rnd *rand.Rand, last *feed.Bounds)) {
+	const appenders, batches, readers = 2, 150, 3
+	var running atomic.Int32
+	running.Store(appenders)
+	together(appenders+readers+1, func(i int) {
+		switch {
+		case i < appenders:
+			defer running.Add(-1)
+			for b := range batches {
+				drafts := make([]feed.Draft, 1+b%4)
+				for j := range drafts {
+					drafts[j] = feed.Draft{ID: fmt.Sprintf("%d-%d-%d", i, b, j), Type: "made", Topic: "t", Data: json.RawMessage("1")}
+				}
+				if _, err := w.log.log.Append(w.log.ctx, drafts); err != nil {
+					w.Errorf("append: %v", err)
+					return
+				}
+			}
+		case i == appenders:
+			for running.Load() > 0 {
+				if err := w.log.log.Trim(w.log.ctx); err != nil {
+					w.Errorf("trim: %v", err)
+					return
+				}
+				w.log.log.Info()
+			}
+		default:
+			rnd := rand.New(rand.NewPCG(uint64(i), 0))
+			last := feed.Bounds{Oldest: 1}
+			for running.Load() > 0 && !w.Failed() {
+				look(rnd, &last)
+			}
+			look(rnd, &last)
+		}
+	})
+}
+
+// checkBounds checks bounds by themselves, and against the reader's last.
+func (w *world) checkBounds(b feed.Bounds, last *feed.Bounds) {
+	if b.Oldest > b.Head.Seq+1 || b.Head.Seq+1-b.Oldest > raceRetention+8 {
+		w.Errorf("oldest %d, head %d", b.Oldest, b.Head.Seq)
+	}
+	if b.Oldest < last.Oldest || b.Head.Seq < last.Head.Seq || last.Epoch != "" && b.Epoch != last.Epoch {
+		w.Errorf("the log went back from %+v to %+v", *last, b)
+	}
+	if (b.Head.Seq > 0) != b.Head.Fence.Known() {
+		w.Errorf("head %+v", b.Head)
+	}
+	w.checkFence(b.Head)
+	*last = b
+}
+
+func (w *world) checkPage(page feed.Page, after uint64, limit int) {
+	inside := after+1 >= page.Oldest && after <= page.Head.Seq
+	want := 0
+	if inside {
+		want = int(min(page.Head.Seq-after, uint64(limit)))
+	}
+	if len(page.Events) != want {
+		w.Errorf("after %d in a log of %d to %d: %d events, want %d", after, page.Oldest, page.Head.Seq, len(page.Events), want)
+	}
+	for i, ev := range page.Events {
+		if ev.Seq != after+1+uint64(i) {
+			w.Errorf("event %d of a page after %d has seq %d", i, after, ev.Seq)
+		}
+		if string(ev.Data) != "1" || ev.Type != "made" {
+			w.Errorf("event %d is not what was stored: %+v", ev.Seq, ev)
+		}
+		w.checkFence(ev.Position())
+	}
+	if page.Anchor.Known() && !inside || inside && after >= page.Oldest && !page.Anchor.Known() {
+		w.Errorf("after %d in a log of %d to %d: anchor %q", after, page.Oldest, page.Head.Seq, page.Anchor)
+	}
+	w.checkFence(feed.Position{Seq: after, Fence: page.Anchor})
+	w.checkFence(feed.Position{Seq: page.Oldest - 1, Fence: page.TrimmedFence})
+}
+
+// checkFence compares a fence, where it is known, with the first one that was
+// seen at its seq.
+func (w *world) checkFence(p feed.Position) {
+	if !p.Fence.Known() {
+		return
+	}
+	if first, _ := w.fences.LoadOrStore(p.Seq, p.Fence); first != p.Fence {
+		w.Errorf("seq %d has fence %q, and had %q", p.Seq, p.Fence, first)
+	}
+}
