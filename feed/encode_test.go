@@ -287,3 +287,16 @@ func TestShapesHaveNames(t *testing.T) {
 		t.Errorf("format xml: %v", err)
 	}
 }
+
+// TestWhiteSpaceIsNotKept: the event holds no more memory than retention
+// counts.
+func TestWhiteSpaceIsNotKept(t *testing.T) {
+	spaced := json.RawMessage("[" + strings.Repeat(" ", 1<<20) + "1]")
+	draft := feed.Draft{Data: spaced, CE: spaced}
+	if err := draft.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if cap(draft.Data) > 64 || cap(draft.CE) > 64 {
+		t.Errorf("%d bytes held for data, %d for ce", cap(draft.Data), cap(draft.CE))
+	}
+}

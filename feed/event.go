@@ -130,11 +130,12 @@ func compactData(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, invalid("publish", "data: not valid UTF-8")
 	}
 	var buf bytes.Buffer
-	buf.Grow(len(raw))
 	if err := json.Compact(&buf, raw); err != nil {
 		return nil, &Error{Code: CodeInvalid, Op: "publish", Msg: "data: not valid JSON", Err: err}
 	}
-	data := buf.Bytes()
+	// A copy of its own size: white space would stay allocated with the event,
+	// and no retention would count it.
+	data := bytes.Clone(buf.Bytes())
 	if len(data) > MaxDataBytes {
 		return nil, &Error{Code: CodeTooLarge, Op: "publish", Msg: fmt.Sprintf("data: %d bytes, at most %d are taken", len(data), MaxDataBytes)}
 	}
