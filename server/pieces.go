@@ -36,10 +36,18 @@ type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	resets  bool // a deadline resets the stream whether or not something is written: HTTP/2
 }
 
 func newWriter(w http.ResponseWriter, timeout time.Duration) writer {
 	return writer{w: w, control: http.NewResponseController(w), timeout: timeout}
+}
+
+// newStreamWriter is newWriter for an answer that pauses.
+func newStreamWriter(w http.ResponseWriter, r *http.Request, timeout time.Duration) writer {
+	out := newWriter(w, timeout)
+	out.resets = r.ProtoMajor >= 2
+	return out
 }
 
 // write writes b in pieces, each with a deadline of its own.
@@ -80,7 +88,20 @@ func (w writer) writeFrames(frames []*feed.Frame, pool *pieces) error {
 	if err := w.write(joined); err != nil {
 		return err
 	}
-	return w.control.Flush()
+	if err := w.control.Flush(); err != nil {
+		return err
+	}
+	return w.rest()
+}
+
+// rest takes the deadline away while nothing is being written. In HTTP/1 one
+// that passes then does no harm; in HTTP/2 it is a timer that resets the
+// stream.
+func (w writer) rest() error {
+	if !w.resets {
+		return nil
+	}
+	return w.control.SetWriteDeadline(time.Time{})
 }
 
 // respond answers with a whole body. A client that has gone is nobody's
@@ -119,8 +140,10 @@ func encodeJSON(value any) []byte {
 // that take longer renew it as they write.
 func (s *Server) boundWrites(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Where deadlines are not supported there is nothing to bound.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+		if r.ProtoMajor < 2 { // in HTTP/2 it would end a long poll: see writer.rest
+			// Where deadlines are not supported there is nothing to bound.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+		}
 		next.ServeHTTP(w, r)
 	})
 }

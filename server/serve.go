@@ -43,6 +43,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, drainTimeout time.D
 		ErrorLog:          stdlog.New(httpLog{s.log}, "", 0),
 		ConnContext:       withConn,
 	}
+	// HTTP/2 without TLS is for clients and proxies that know beforehand.
+	hs.Protocols = new(http.Protocols)
+	hs.Protocols.SetHTTP1(true)
+	hs.Protocols.SetUnencryptedHTTP2(true)
 	// A peer that acknowledges nothing for two heartbeats is gone; one that
 	// pauses for less than a write may take is not.
 	silence := max(2*s.feed.Config().Heartbeat, s.cfg.WriteTimeout)

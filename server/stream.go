@@ -48,7 +48,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 // connection. It takes what is pending, writes it, flushes it, and so on. It
 // returns how the stream ended, in a word.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request, sub *feed.Subscriber) string {
-	out := newWriter(w, s.cfg.WriteTimeout)
+	out := newStreamWriter(w, r, s.cfg.WriteTimeout)
 	for {
 		frames, err := sub.Next(r.Context())
 		switch {
@@ -137,7 +137,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, reason feed.Drai
 	}
 	streamHead(w, r)
 	// A client that is gone already misses nothing.
-	_ = newWriter(w, s.cfg.WriteTimeout).writeFrames([]*feed.Frame{s.feed.Refusal(reason)}, &s.pieces)
+	_ = newStreamWriter(w, r, s.cfg.WriteTimeout).writeFrames([]*feed.Frame{s.feed.Refusal(reason)}, &s.pieces)
 	linger(r.Context(), streamLinger)
 }
 
