@@ -70,14 +70,17 @@ const (
 	maxRetry = 60 * time.Second
 )
 
-// jitter spreads a delay evenly over ± 25 %.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.75 + rand.Float64()/2))
-}
+// jitter spreads a delay evenly over ± 25 %, within the bounds.
+func jitter(d time.Duration) time.Duration { return retryBetween(d*3/4, d*5/4) }
 
-// randDuration draws evenly from 0 to d.
-func randDuration(d time.Duration) time.Duration {
-	return time.Duration(rand.Float64() * float64(d))
+// retryBetween draws evenly. Where the interval passes a bound it is the
+// interval that gives way, never the draw: a crowd on one value would return
+// in one wave.
+func retryBetween(low, high time.Duration) time.Duration {
+	high = min(high, maxRetry)
+	low = max(min(low, high*3/4), minRetry)
+	high = max(high, low*5/4)
+	return low + time.Duration(rand.Float64()*float64(high-low))
 }
 
 // control assembles a control frame. A zero retry leaves the line out, a nil
@@ -86,7 +89,7 @@ func control(name string, retry time.Duration, data []byte, id *Cursor) *Frame {
 	b := make([]byte, 0, len(data)+len(name)+128)
 	if retry > 0 {
 		b = append(b, "retry: "...)
-		b = strconv.AppendInt(b, min(max(retry, minRetry), maxRetry).Milliseconds(), 10)
+		b = strconv.AppendInt(b, retry.Milliseconds(), 10)
 		b = append(b, '\n')
 	}
 	b = append(b, "event: "...)

@@ -10,12 +10,7 @@ import (
 
 	"gapless/feed"
 	"gapless/feed/feedtest"
-	"gapless/feed/memory"
 )
-
-func memory1024() (feed.Log, error) {
-	return memory.New(memory.Config{Retention: feed.Retention{Events: 1024}})
-}
 
 // TestDrainLosesNothingAccepted: who keeps reading gets everything that was
 // acknowledged, then server.draining without an id, and the end.
@@ -91,7 +86,7 @@ func TestCutKeepsTheCursor(t *testing.T) {
 		r.publish(6, 7)
 		for rd.step() {
 		}
-		if last := rd.blocks[len(rd.blocks)-1]; last.reason() != "cut" || last.retry != "500" {
+		if last := rd.blocks[len(rd.blocks)-1]; last.reason() != "cut" || len(last.retry) != 3 {
 			t.Errorf("last block %+v", last)
 		}
 		rd.close()
@@ -225,4 +220,41 @@ func TestSubscribersAreListedInTheOrderOfArrival(t *testing.T) {
 			t.Errorf("%d subscribers left", n)
 		}
 	})
+}
+
+// TestRetriesStaySpreadAtTheirBounds: a crowd on the shortest or the longest
+// retry would come back in one wave.
+func TestRetriesStaySpreadAtTheirBounds(t *testing.T) {
+	for _, delay := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 2 * time.Second, time.Minute, time.Hour} {
+		inBubble(t, 0, feed.Config{ReconnectDelay: delay}, func(r *rig, log *feedtest.Log) {
+			seen := make(map[string]int)
+			for range 200 {
+				for _, frame := range []*feed.Frame{r.feed.Refusal(feed.DrainAtCapacity), r.connected()} {
+					b := parse(frame.Bytes)
+					ms, err := strconv.Atoi(b.retry)
+					if err != nil || ms < 500 || ms > 60_000 {
+						t.Fatalf("delay %v: retry %q", delay, b.retry)
+					}
+					seen[b.name+b.retry]++
+				}
+			}
+			for value, n := range seen {
+				if n > 20 {
+					t.Errorf("delay %v: %d of 400 got %s", delay, n, value)
+				}
+			}
+		})
+	}
+}
+
+// connected returns the first frame of a stream.
+func (r *rig) connected() *feed.Frame {
+	r.Helper()
+	rd := r.subscribe(feed.SubscribeOptions{})
+	defer rd.close()
+	frames, err := rd.sub.Next(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	return frames[0]
 }

@@ -48,8 +48,12 @@ func (e *Event) Position() Position { return Position{Seq: e.Seq, Fence: e.Fence
 // Size is the number of bytes by which retention accounts the event: its
 // variable parts and a flat cost for the rest.
 func (e *Event) Size() int64 {
+	return size(e.ID, e.Type, e.Topic, e.Source, e.Data, e.CE)
+}
+
+func size(id, typ, topic, source string, data, ce json.RawMessage) int64 {
 	const flat = 160
-	return int64(len(e.ID)+len(e.Type)+len(e.Topic)+len(e.Source)+len(e.Data)+len(e.CE)) + flat
+	return int64(len(id)+len(typ)+len(topic)+len(source)+len(data)+len(ce)) + flat
 }
 
 // Draft is an event before the log has numbered it.
@@ -62,6 +66,11 @@ type Draft struct {
 	CE     json.RawMessage
 	// Minted: the feed made the id up, so that no publisher can repeat it.
 	Minted bool
+}
+
+// size is what [Event.Size] will be.
+func (d *Draft) size() int64 {
+	return size(d.ID, d.Type, d.Topic, d.Source, d.Data, d.CE)
 }
 
 // TextData turns a text payload into event data (a JSON string). It fails

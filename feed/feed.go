@@ -107,7 +107,7 @@ func New(cfg Config) (*Feed, error) {
 	for _, t := range cfg.HideTypes {
 		f.hidden[t] = struct{}{}
 	}
-	f.gate.limit = pendingLimit(cfg.Log.Info().Retention)
+	f.gate.limit = gateLimit(cfg.Log.Info().Retention)
 	return f, nil
 }
 
@@ -209,7 +209,7 @@ func (f *Feed) Cut(id string) bool {
 	defer f.mu.Unlock()
 	s, ok := f.subscribers[id]
 	if ok {
-		s.finish(ending{frame: drainingFrame(DrainCut, f.epoch, minRetry)})
+		s.finish(ending{frame: drainingFrame(DrainCut, f.epoch, jitter(minRetry))})
 		delete(f.live, s)
 	}
 	return ok
@@ -265,8 +265,8 @@ func (f *Feed) endAllLocked(reason DrainReason) {
 // spreadLocked is a `retry:` that keeps a crowd from returning in one wave:
 // a millisecond more a subscriber, drawn evenly.
 func (f *Feed) spreadLocked() time.Duration {
-	spread := f.cfg.ReconnectDelay + time.Duration(len(f.subscribers))*time.Millisecond
-	return f.cfg.ReconnectDelay/2 + randDuration(spread)
+	d := f.cfg.ReconnectDelay
+	return retryBetween(d/2, 3*d/2+time.Duration(len(f.subscribers))*time.Millisecond)
 }
 
 // advancedLocked returns a channel that is closed when offered moves or the

@@ -6,42 +6,59 @@ import (
 	"time"
 )
 
-// gate bounds the events that are appended here and not yet offered by the
-// pump. Without it, publishers that are faster than the pump would make a
+// gate bounds what is appended here and not yet offered by the pump, in events
+// and bytes. Without it, publishers that are faster than the pump would make a
 // short log trim what no live subscriber has been offered.
 type gate struct {
-	mu       sync.Mutex
-	limit    uint64
-	reserved uint64        // by appends under way
-	appended uint64        // the highest seq appended here
-	offered  uint64        // where the pump is
-	moved    chan struct{} // closed on each change; nil: nobody waits
+	mu      sync.Mutex
+	limit   load          // zero bounds nothing
+	held    load          // by appends under way, and by batches below
+	batches []heldBatch   // appended, not known to be offered
+	offered uint64        // where the pump is
+	moved   chan struct{} // closed on each change; nil: nobody waits
+}
+
+// load is an amount of events, and of bytes by [Event.Size].
+type load struct {
+	events uint64
+	bytes  int64
+}
+
+// heldBatch is one append, up to its last seq.
+type heldBatch struct {
+	load
+	last uint64
 }
 
 // gateWait is the longest time for which a publisher waits for the pump: a
 // log that cannot be read must not stop one that can be written.
 const gateWait = time.Second
 
-// pendingLimit leaves the pump half of what the log keeps.
-func pendingLimit(r Retention) uint64 {
+// gateLimit leaves the pump half of what the log keeps.
+func gateLimit(r Retention) load {
 	const most = 1 << 16
-	if r.Events == 0 {
-		return most
+	l := load{events: most, bytes: r.Bytes / 2}
+	if r.Events > 0 {
+		l.events = min(max(r.Events/2, 1), most)
 	}
-	return min(max(r.Events/2, 1), most)
+	return l
 }
 
-// reserve takes room for n events, waiting for it for gateWait at the most. A
+func (l load) fits(more, limit load) bool {
+	return l.events+more.events <= limit.events && (limit.bytes == 0 || l.bytes+more.bytes <= limit.bytes)
+}
+
+// reserve takes room for a batch, waiting for it for gateWait at the most. A
 // batch above the limit passes alone. The error is ctx's; nothing is then
 // reserved.
-func (g *gate) reserve(ctx context.Context, n uint64) error {
+func (g *gate) reserve(ctx context.Context, batch load) error {
 	bounded, cancel := context.WithTimeout(ctx, gateWait)
 	defer cancel()
 	for {
 		g.mu.Lock()
-		pending := g.pendingLocked()
-		if pending == 0 || pending+n <= g.limit || bounded.Err() != nil && ctx.Err() == nil {
-			g.reserved += n
+		if g.held == (load{}) || g.held.fits(batch, g.limit) || bounded.Err() != nil && ctx.Err() == nil {
+			g.held.events += batch.events
+			g.held.bytes += batch.bytes
 			g.mu.Unlock()
 			return nil
 		}
@@ -57,14 +74,13 @@ func (g *gate) reserve(ctx context.Context, n uint64) error {
 	}
 }
 
-// settle gives a reservation back; last is the highest seq that the append
-// stored, 0 for none.
-func (g *gate) settle(n, last uint64) {
+// settle says what became of a reservation: last is the highest seq that the
+// append stored, 0 for none. It is held until the pump has offered that.
+func (g *gate) settle(batch load, last uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reserved -= n
-	g.appended = max(g.appended, last)
-	g.notifyLocked()
+	g.batches = append(g.batches, heldBatch{load: batch, last: last})
+	g.releaseLocked()
 }
 
 // advance tells where the pump is. After a reset of the log it may be lower
@@ -74,9 +90,29 @@ func (g *gate) advance(offered uint64, reset bool) {
 	defer g.mu.Unlock()
 	g.offered = offered
 	if reset {
-		g.appended = offered
+		for i := range g.batches {
+			g.batches[i].last = 0
+		}
 	}
-	g.notifyLocked()
+	g.releaseLocked()
+}
+
+// releaseLocked gives up what was offered.
+func (g *gate) releaseLocked() {
+	kept := g.batches[:0]
+	for _, b := range g.batches {
+		if b.last > g.offered {
+			kept = append(kept, b)
+			continue
+		}
+		g.held.events -= b.events
+		g.held.bytes -= b.bytes
+	}
+	g.batches = kept
+	if g.moved != nil {
+		close(g.moved)
+		g.moved = nil
+	}
 }
 
 // flush blocks until everything appended is offered, for gateWait at the
@@ -86,9 +122,9 @@ func (g *gate) flush(ctx context.Context) {
 	defer cancel()
 	for {
 		g.mu.Lock()
-		pending, moved := g.pendingLocked(), g.movedLocked()
+		held, moved := g.held, g.movedLocked()
 		g.mu.Unlock()
-		if pending == 0 {
+		if held == (load{}) {
 			return
 		}
 		select {
@@ -99,23 +135,9 @@ func (g *gate) flush(ctx context.Context) {
 	}
 }
 
-func (g *gate) pendingLocked() uint64 {
-	if g.appended <= g.offered {
-		return g.reserved
-	}
-	return g.reserved + g.appended - g.offered
-}
-
 func (g *gate) movedLocked() <-chan struct{} {
 	if g.moved == nil {
 		g.moved = make(chan struct{})
 	}
 	return g.moved
-}
-
-func (g *gate) notifyLocked() {
-	if g.moved != nil {
-		close(g.moved)
-		g.moved = nil
-	}
 }

@@ -38,6 +38,7 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 	}
 	batch := make([]Draft, len(drafts))
 	copy(batch, drafts)
+	var size load
 	for i := range batch {
 		if err := batch[i].Normalize(); err != nil {
 			return Receipt{}, atDraft(drafts, i, err)
@@ -45,20 +46,21 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 		if batch[i].Minted = false; batch[i].ID == "" {
 			batch[i].ID, batch[i].Minted = ulid.Make().String(), true
 		}
+		size.events++
+		size.bytes += batch[i].size()
 	}
-	n := uint64(len(batch))
-	if err := f.gate.reserve(ctx, n); err != nil {
+	if err := f.gate.reserve(ctx, size); err != nil {
 		return Receipt{}, &Error{Code: CodeUnavailable, Op: "publish", Msg: "given up while waiting", Err: err}
 	}
 	// Checked under the reservation, for which Drain waits: what is accepted
 	// here is offered before the streams are told to leave.
 	if err := f.Ready(); err != nil {
-		f.gate.settle(n, 0)
+		f.gate.settle(size, 0)
 		return Receipt{}, err
 	}
 	receipt, err := f.cfg.Log.Append(ctx, batch)
 	if err != nil {
-		f.gate.settle(n, 0)
+		f.gate.settle(size, 0)
 		return Receipt{}, err
 	}
 	var last, stored, bytes uint64
@@ -70,11 +72,11 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 		last = max(last, a.Seq)
 		bytes += uint64(len(batch[i].Data))
 	}
-	f.gate.settle(n, last)
+	f.gate.settle(size, last)
 	f.stats.batches.Add(1)
 	f.stats.events.Add(stored)
 	f.stats.bytes.Add(bytes)
-	f.stats.duplicates.Add(n - stored)
+	f.stats.duplicates.Add(size.events - stored)
 	return receipt, nil
 }
 

@@ -146,7 +146,7 @@ func (r *reading) take(ev *Event) bool {
 			r.pos = ev.Position()
 			return true
 		}
-		if r.size += len(ev.Data); r.size > readBytes && len(r.events) > 0 {
+		if r.size += len(ev.Data) + len(ev.CE); r.size > readBytes && len(r.events) > 0 {
 			return false
 		}
 		cursor := Cursor{Epoch: r.bounds.Epoch, Position: ev.Position()}
