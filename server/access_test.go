@@ -87,6 +87,11 @@ func TestUnkeyedWritesAreLocal(t *testing.T) {
 		{"localhost:8080", "http://127.0.0.1:8080", false},
 		{"localhost:8080", "https://evil.example", false},
 		{"localhost:8080", "null", false},
+		{"localhost:8080", "https://localhost:8080", false},
+		{"localhost:8080", "foo://localhost:8080", false},
+		{"localhost:8080", "http://a@localhost:8080", false},
+		{"localhost:8080", "//localhost:8080", false},
+		{".localhost", "", false},
 		{"localhost:8080", "http://localhost:5173", false}, // may read, see below
 		{"evil.example:8080", "http://evil.example:8080", false},
 	}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"gapless/feed"
@@ -90,13 +89,21 @@ func (s *Server) checkLocal(r *http.Request) error {
 	// Browsers send Origin with every write; other clients do not. The CORS
 	// list is no help: it is for reading.
 	for _, origin := range r.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+		if strings.EqualFold(origin, ownOrigin(r)) {
 			continue
 		}
 		return problemf(codeForbidden, "without a publish key, a page of the origin %q may not write"+remedy, clip(origin))
 	}
 	return nil
+}
+
+// ownOrigin is the origin of a page that this server itself has served, as
+// far as the request shows.
+func ownOrigin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // isLoopback reports whether a Host header names this machine and nothing
@@ -107,8 +114,11 @@ func isLoopback(host string) bool {
 		name = h
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+	if name == "localhost" {
 		return true
+	}
+	if sub, ok := strings.CutSuffix(name, ".localhost"); ok {
+		return sub != "" && !strings.ContainsAny(sub, "[]:@/")
 	}
 	addr, err := netip.ParseAddr(strings.Trim(name, "[]"))
 	return err == nil && addr.Unmap().IsLoopback()

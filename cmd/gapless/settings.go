@@ -84,7 +84,7 @@ func (f *serveFlags) complete() error {
 	want(f.QueueBytes > 0, "queue-bytes", f.QueueBytes, "a size above 0, such as 16MiB")
 	want(f.QueueBytesTotal > 0, "queue-bytes-total", f.QueueBytesTotal, "a size above 0, such as 512MiB")
 	want(f.Heartbeat >= time.Millisecond, "heartbeat", f.Heartbeat, "1ms or more")
-	want(f.WriteTimeout > 0, "write-timeout", f.WriteTimeout, positive)
+	want(f.WriteTimeout >= 10*time.Millisecond, "write-timeout", f.WriteTimeout, "10ms or more")
 	want(f.ReconnectDelay >= 500*time.Millisecond && f.ReconnectDelay <= time.Minute, "reconnect-delay", f.ReconnectDelay,
 		"500ms to 1m: browsers clamp, spin or never return outside of it")
 	want(f.DrainTimeout >= 0, "drain-timeout", f.DrainTimeout, "0 or a duration such as 10s")
