@@ -3,17 +3,14 @@ package feed_test
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"gapless/feed"
-	"gapless/feed/memory"
 )
 
 // FuzzParseCursor: what is taken for a cursor is what its text form says, and
@@ -62,32 +59,22 @@ func FuzzParseCursor(f *testing.F) {
 func FuzzTopics(f *testing.F) {
 	for _, s := range [][2]string{
 		{"orders.eu.7", "orders.*.7"}, {"orders", ">"}, {"orders", "orders.>"}, {"orders.eu", "orders.>"}, {"a.b", "*"}, {"a", "*.*"},
-		{"a", "a.b"}, {"a.b", "a"}, {"a.b.c", "*.>"}, {"gapless.status", "gapless.>"}, {"", ""}, {".", "."}, {"a.", ".a"}, {"a..b", "a..b"},
+		{"a", "a.b"}, {"a.b", "a"}, {"a.b.c", "*.>"}, {"gapless.status", "gapless.>"}, {"gapless.status", ">"}, {"gapless", "*"}, {"gaplessly", ">"}, {"", ""}, {".", "."}, {"a.", ".a"}, {"a..b", "a..b"},
 		{"*", "*"}, {">", ">"}, {"a>", "a*"}, {"a.b", ">.b"}, {"ünï", "ünï"}, {"a\r\nevent: x", ">\n"}, {"a b", "a\x00"},
 		{strings.Repeat("a.", 15) + "a", strings.Repeat("*.", 15) + ">"}, {strings.Repeat("a.", 16) + "a", strings.Repeat("*.", 16) + ">"},
 		{strings.Repeat("t", 255), ">"}, {strings.Repeat("t", 256), ">"},
 	} {
 		f.Add(s[0], s[1])
 	}
-	token := regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	valid := func(s string, wild bool) bool {
-		tokens := strings.Split(s, ".")
-		for i, tok := range tokens {
-			if !token.MatchString(tok) && !(wild && (tok == "*" || tok == ">" && i == len(tokens)-1)) {
-				return false
-			}
-		}
-		return len(tokens) <= 16 && len(s) <= 255
-	}
 	f.Fuzz(func(t *testing.T, topic, pattern string) {
-		if err := feed.ValidateTopic(topic); (err == nil) != valid(topic, false) || err != nil && feed.CodeOf(err) != feed.CodeInvalid {
+		if err := feed.ValidateTopic(topic); (err == nil) != validTopic(topic, false) || err != nil && feed.CodeOf(err) != feed.CodeInvalid {
 			t.Errorf("topic %q: %v", topic, err)
 		}
 		err := feed.ValidatePattern(pattern)
-		if (err == nil) != valid(pattern, true) || err != nil && feed.CodeOf(err) != feed.CodeInvalid {
+		if (err == nil) != validTopic(pattern, true) || err != nil && feed.CodeOf(err) != feed.CodeInvalid {
 			t.Errorf("pattern %q: %v", pattern, err)
 		}
-		if err != nil || !valid(topic, false) {
+		if err != nil || !validTopic(topic, false) {
 			return
 		}
 		want := matches(strings.Split(pattern, "."), strings.Split(topic, "."))
@@ -106,6 +93,19 @@ func FuzzTopics(f *testing.F) {
 		}
 	})
 }
+
+// validTopic is the rule for topics and, with wild cards, for patterns.
+func validTopic(s string, wild bool) bool {
+	tokens := strings.Split(s, ".")
+	for i, tok := range tokens {
+		if !anyToken.MatchString(tok) && (!wild || tok != "*" && (tok != ">" || i < len(tokens)-1)) {
+			return false
+		}
+	}
+	return len(tokens) <= 16 && len(s) <= 255
+}
+
+var anyToken = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // matches is the rule for patterns, token by token.
 func matches(pattern, topic []string) bool {
@@ -130,199 +130,6 @@ func hostile() []string {
 	}
 }
 
-// wire is a running feed with a live subscriber in every shape.
-type wire struct {
-	feed *feed.Feed
-	subs map[feed.Shape]*feed.Subscriber
-	read map[feed.Shape]*eventStream
-}
-
-func newWire(f *testing.F) *wire {
-	log, err := memory.New(memory.Config{Retention: feed.Retention{Events: 16}, DedupeWindow: time.Nanosecond})
-	if err != nil {
-		f.Fatal(err)
-	}
-	// A heartbeat would come in between.
-	w := &wire{subs: make(map[feed.Shape]*feed.Subscriber), read: make(map[feed.Shape]*eventStream)}
-	if w.feed, err = feed.New(feed.Config{Log: log, Heartbeat: 24 * time.Hour}); err != nil {
-		f.Fatal(err)
-	}
-	stop := running(f, w.feed)
-	f.Cleanup(stop)
-	for _, format := range []feed.Format{feed.FormatEnvelope, feed.FormatRaw} {
-		for _, unnamed := range []bool{false, true} {
-			shape := feed.Shape{Format: format, Unnamed: unnamed}
-			sub, err := w.feed.Subscribe(f.Context(), feed.SubscribeOptions{From: feed.From{Start: feed.Start{Mode: feed.StartLive}}, Shape: shape})
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Cleanup(sub.Close)
-			w.subs[shape], w.read[shape] = sub, &eventStream{begun: true}
-			for range 2 { // server.connected, server.live
-				if _, err := sub.Next(f.Context()); err != nil {
-					f.Fatal(err)
-				}
-			}
-		}
-	}
-	return w
-}
-
-// publish puts a draft through the feed and returns what the clients of the
-// four shapes have dispatched. Nil: the draft was refused, as invalid input.
-func (w *wire) publish(t *testing.T, d feed.Draft) (uint64, map[feed.Shape]message) {
-	receipt, err := w.feed.Publish(t.Context(), []feed.Draft{d})
-	if err != nil {
-		if code := feed.CodeOf(err); code != feed.CodeInvalid && code != feed.CodeTooLarge {
-			t.Fatalf("%+v: %v", d, err)
-		}
-		return 0, nil
-	}
-	got := make(map[feed.Shape]message)
-	for shape, sub := range w.subs {
-		frames, err := sub.Next(t.Context())
-		if err != nil || len(frames) != 1 {
-			t.Fatalf("%d frames, %v", len(frames), err)
-		}
-		messages := w.read[shape].write(frames[0].Bytes)
-		if len(messages) != 1 || len(w.read[shape].rest) != 0 || w.read[shape].hasData {
-			t.Fatalf("%+v makes %d events: %q", d, len(messages), frames[0].Bytes)
-		}
-		m := messages[0]
-		c, err := feed.ParseCursor(m.id)
-		if err != nil || c.Position != frames[0].Position || c.Seq != receipt.Events[0].Seq || c.Epoch != receipt.Epoch || m.retry != "" {
-			t.Fatalf("%+v came back as %+v", d, m)
-		}
-		got[shape] = m
-	}
-	return receipt.Events[0].Seq, got
-}
-
-// envelope is what a client decodes from the default format.
-type envelope struct {
-	Seq                   uint64
-	Epoch                 feed.Epoch
-	ID, Time, Type, Topic string
-	Data, CE              json.RawMessage
-}
-
-func (w *wire) envelope(t *testing.T, m message) envelope {
-	var e envelope
-	dec := json.NewDecoder(strings.NewReader(m.data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&e); err != nil {
-		t.Fatalf("envelope %q: %v", m.data, err)
-	}
-	return e
-}
-
-// FuzzText: a text comes back whole in every shape, with its line ends as LF,
-// and no field of another can be forged through text, type, topic or id.
-func FuzzText(f *testing.F) {
-	for _, s := range hostile() {
-		f.Add(s, "", "", "")
-		if len(s) < 1000 {
-			f.Add("text", s, "", "")
-			f.Add("text", "", s, "")
-			f.Add("text", "", "", s)
-		}
-	}
-	f.Add("text", "x\ndata: y", "t", "1\nid: 2")
-	w := newWire(f)
-	f.Fuzz(func(t *testing.T, text, typ, topic, id string) {
-		data, err := feed.TextData([]byte(text))
-		if (err == nil) != utf8.ValidString(text) || err != nil && feed.CodeOf(err) != feed.CodeInvalid {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if err != nil {
-			return
-		}
-		seq, got := w.publish(t, feed.Draft{Type: typ, Topic: topic, ID: id, Data: data})
-		if got == nil {
-			return
-		}
-		if typ == "" {
-			typ = "message"
-		}
-		lines := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-		for shape, m := range got {
-			if want := map[bool]string{false: typ, true: "message"}[shape.Unnamed]; m.event != want {
-				t.Errorf("%v: event %q, want %q", shape, m.event, want)
-			}
-			if shape.Format == feed.FormatRaw {
-				if m.data != lines {
-					t.Errorf("%v: %q came back as %q", shape, text, m.data)
-				}
-				continue
-			}
-			e := w.envelope(t, m)
-			var decoded string
-			if err := json.Unmarshal(e.Data, &decoded); err != nil || decoded != text {
-				t.Errorf("%v: %q came back as %q, %v", shape, text, decoded, err)
-			}
-			if e.Seq != seq || e.Type != typ || topic != "" && e.Topic != topic || id != "" && e.ID != id || strings.ContainsAny(m.data, "\r\n") {
-				t.Errorf("%v: %+v", shape, e)
-			}
-		}
-	})
-}
-
-// FuzzJSON: JSON comes back with its digits, its keys in their order and
-// number, on one line.
-func FuzzJSON(f *testing.F) {
-	for _, s := range append(hostile(),
-		`{"a":`+"\r"+`1}`, "[1,\n2]", "\t{ }\r\n", `{"b":1,"a":2,"a":3}`, `123456789012345678901234567890.10e+99`, `-0`, `1.0`, `0.1e1`,
-		`"\ud83d\ude00"`, `"\ud800"`, `"\udc00\ud800"`, `{"\ud800":1}`, `"\\ud800"`, `"a\r\nb"`, `"a\u000a\u000db"`, `"\u0000"`, `"\u2028"`, "\"\u2028\"",
-		`null`, `true`, `01`, `+1`, `{"a":1,}`, `nan`, `"a"b`, `[[[[[[]]]]]]`, strings.Repeat("[", 500)+strings.Repeat("]", 500), "\ufeff{}",
-	) {
-		f.Add([]byte(s))
-	}
-	w := newWire(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		_, got := w.publish(t, feed.Draft{Data: slices.Clone(data)})
-		if got == nil {
-			return
-		}
-		if len(data) == 0 {
-			data = []byte("null")
-		}
-		for shape, m := range got {
-			raw := []byte(m.data)
-			if shape.Format == feed.FormatEnvelope {
-				raw = w.envelope(t, m).Data
-			} else if raw = bytes.TrimSpace(data); len(raw) > 0 && raw[0] == '"' {
-				var text string
-				if err := json.Unmarshal(raw, &text); err != nil || m.data != strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text) {
-					t.Errorf("%v: %q came back as %q, %v", shape, data, m.data, err)
-				}
-				continue
-			} else {
-				raw = []byte(m.data)
-			}
-			if bytes.ContainsAny(raw, "\r\n") || !slices.Equal(tokens(t, raw), tokens(t, data)) {
-				t.Errorf("%v: %q came back as %q", shape, data, raw)
-			}
-		}
-	})
-}
-
-// tokens lists a JSON text's tokens, numbers as their digits.
-func tokens(t *testing.T, data []byte) []any {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var list []any
-	for {
-		tok, err := dec.Token()
-		if err == io.EOF {
-			return list
-		}
-		if err != nil {
-			t.Fatalf("%q: %v", data, err)
-		}
-		list = append(list, tok)
-	}
-}
-
 // FuzzNormalize: a draft that is taken keeps every rule, in memory of its own;
 // one that is refused is refused with a code for the publisher.
 func FuzzNormalize(f *testing.F) {
@@ -332,6 +139,10 @@ func FuzzNormalize(f *testing.F) {
 			f.Add("id", "type", "topic", s, []byte(`{"text": 1}`), []byte(s))
 		}
 	}
+	for _, s := range texts() {
+		f.Add("", "", "", "", []byte(s), []byte(nil))
+		f.Add("", "", "", "", []byte("1"), []byte(s))
+	}
 	f.Add("", "", "", "", []byte(" [1, 2.50, \"\\ud83d\\ude00\"] "), []byte(nil))
 	f.Add(strings.Repeat("i", 129), "", "", "", []byte("1"), []byte("{}"))
 	f.Add("", strings.Repeat("t", 129), "", strings.Repeat("s", 2049), []byte("1"), []byte("{}"))
@@ -339,13 +150,16 @@ func FuzzNormalize(f *testing.F) {
 		d := feed.Draft{ID: id, Type: typ, Topic: topic, Source: source, Data: slices.Clone(data), CE: slices.Clone(ce)}
 		input := d
 		if err := d.Normalize(); err != nil {
-			if code := feed.CodeOf(err); code != feed.CodeInvalid && code != feed.CodeTooLarge {
+			if code := feed.CodeOf(err); code != feed.CodeInvalid {
 				t.Errorf("code %s: %v", code, err)
+			}
+			if anyType.MatchString(typ) && anyID.MatchString(id) && (topic == "" || validTopic(topic, false)) && utf8.ValidString(source) &&
+				len(source) <= 2048 && (len(data) == 0 || portable(data)) && (len(ce) == 0 || portable(ce)) {
+				t.Errorf("%+v is refused: %v", input, err)
 			}
 			return
 		}
-		if !regexp.MustCompile(`^[ -~]{0,128}$`).MatchString(d.ID) || !regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`).MatchString(d.Type) ||
-			feed.ValidateTopic(d.Topic) != nil || !utf8.ValidString(d.Source) {
+		if !anyID.MatchString(d.ID) || !anyType.MatchString(d.Type) || d.Type == "" || !validTopic(d.Topic, false) || !utf8.ValidString(d.Source) {
 			t.Errorf("taken: %+v", d)
 		}
 		if d.ID != id || d.Source != source || typ != "" && d.Type != typ || topic != "" && d.Topic != topic {
@@ -353,7 +167,7 @@ func FuzzNormalize(f *testing.F) {
 		}
 		for _, raw := range []json.RawMessage{d.Data, d.CE} {
 			var compact bytes.Buffer
-			if len(raw) > 0 && (json.Compact(&compact, raw) != nil || !bytes.Equal(compact.Bytes(), raw) || !utf8.Valid(raw) || hasHalf(raw)) {
+			if len(raw) > 0 && (json.Compact(&compact, raw) != nil || !bytes.Equal(compact.Bytes(), raw) || !portable(raw)) {
 				t.Errorf("taken: %q", raw)
 			}
 		}
@@ -372,6 +186,38 @@ func FuzzNormalize(f *testing.F) {
 			t.Errorf("the data is the caller's memory")
 		}
 	})
+}
+
+// texts is JSON at the edges of what is portable.
+func texts() []string {
+	return []string{
+		`{"a":` + "\r" + `1}`, "[1,\n2]", "\t{ }\r\n", `{"b":1,"a":2,"a":3}`, `123456789012345678901234567890.10e+99`, `-0`, `1.0`, `0.1e1`,
+		`"\ud83d\ude00"`, `"\ud800"`, `"\udc00"`, `"\udc00\ud800"`, `{"\ud800":1}`, `"\\ud800"`, `"\ud800\\udc00"`, `"\uD83D\uDE00"`, `"\uDFFF"`,
+		`"a\r\nb"`, `"a\u000a\u000db"`, `"\u0000"`, `"\u2028"`, "\"\u2028\"", "\"\xff\"", "{\"\xed\xa0\x80\":1}",
+		`null`, `true`, `01`, `+1`, `{"a":1,}`, `nan`, `"a"b`, `[[[[[[]]]]]]`, "\ufeff{}",
+		strings.Repeat("[", 1000) + strings.Repeat("]", 1000), strings.Repeat("[", 1001) + strings.Repeat("]", 1001),
+		strings.Repeat(`{"[":`, 1000) + "1" + strings.Repeat("}", 1000), strings.Repeat(`[],`, 2000), `["` + strings.Repeat("[", 2000) + `"]`,
+	}
+}
+
+// portable reports whether data is JSON that every client decodes to the same
+// value: no deeper than 1,000, in UTF-8, with whole characters.
+func portable(data []byte) bool {
+	if !json.Valid(data) || !utf8.Valid(data) || hasHalf(data) {
+		return false
+	}
+	depth := 0
+	for dec := json.NewDecoder(bytes.NewReader(data)); depth <= feed.MaxDataDepth; {
+		switch tok, err := dec.Token(); {
+		case err != nil:
+			return true
+		case tok == json.Delim('['), tok == json.Delim('{'):
+			depth++
+		case tok == json.Delim(']'), tok == json.Delim('}'):
+			depth--
+		}
+	}
+	return false
 }
 
 // hasHalf reports whether JSON has an escape of half a surrogate pair.

@@ -153,28 +153,6 @@ func (r *lawRun) publish(a act) error {
 	return r.line.sync(r.Context(), r.log.Log, drafts, head)
 }
 
-// sync takes over what was stored behind a seq. What retention has trimmed at
-// once has no fence that anybody could have seen.
-func (l *timeline) sync(ctx context.Context, log feed.Log, drafts []feed.Draft, head uint64) error {
-	page, err := log.Read(ctx, 0, feed.Limit{})
-	if err != nil {
-		return err
-	}
-	for i, d := range drafts {
-		ev := &feed.Event{Seq: head + 1 + uint64(i), Topic: d.Topic, Type: d.Type, Data: d.Data}
-		if at, err := log.Read(ctx, ev.Seq, feed.Limit{}); err != nil {
-			return err
-		} else if ev.Seq >= page.Oldest-1 {
-			ev.Fence = at.Anchor
-		}
-		l.grow(ev)
-	}
-	if l.head.seq != page.Head.Seq {
-		return fmt.Errorf("the log is at %d, the reference at %d", page.Head.Seq, l.head.seq)
-	}
-	return nil
-}
-
 func (r *lawRun) connect(who int) {
 	if r.subs[who] != nil {
 		return

@@ -173,7 +173,7 @@ func (s *Subscriber) heartbeat() *Frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.end != nil || s.finished || s.queue.n > 0:
+	case s.end != nil || s.finished || s.queue.n > 0 || s.liveDueLocked():
 		return nil
 	case s.state == StateLive:
 		s.bookmark = f.offered

@@ -60,7 +60,12 @@ func (l *Log) FailAppends(err error) { l.change(func() { l.appendErr = err }) }
 func (l *Log) DelayReads(d time.Duration) { l.change(func() { l.readDelay = d }) }
 
 // Silence keeps Wait from returning when something changes: the hint is lost.
-func (l *Log) Silence(on bool) { l.change(func() { l.silent = on }) }
+// Whoever waits when the silence ends is not woken by what happened in it.
+func (l *Log) Silence(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = on
+}
 
 // Reads returns how often the log was read.
 func (l *Log) Reads() int {
@@ -117,8 +122,14 @@ func (l *Log) change(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	do()
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.notify()
+}
+
+func (l *Log) notify() {
+	if !l.silent || l.closed {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
 }
 
 func (l *Log) store(ev *feed.Event) {
@@ -178,10 +189,7 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 		l.store(ev)
 	}
 	maps.Copy(l.keys, keys)
-	if !l.silent {
-		close(l.changed)
-		l.changed = make(chan struct{})
-	}
+	l.notify()
 	return receipt, nil
 }
 

@@ -5,62 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"gapless/feed"
 )
-
-// node is an event of the reference model. Each knows the one before it on
-// its branch, so that a log which was rolled back is a tree.
-type node struct {
-	prev      *node // nil at the root, which is seq 0
-	seq       uint64
-	fence     string
-	topic     string
-	typ, data string
-}
-
-// common returns the last node that two branches share.
-func (n *node) common(other *node) *node {
-	for n != other {
-		if n.seq < other.seq {
-			n, other = other, n
-		}
-		n = n.prev
-	}
-	return n
-}
-
-// timeline is the reference: what was stored, in the order in which it was.
-type timeline struct {
-	mu     sync.Mutex
-	epoch  feed.Epoch
-	root   *node
-	head   *node
-	nodes  map[string]*node // by seq-fence
-	oldest func() uint64    // the log's, now
-	resets int
-}
-
-func newTimeline(epoch feed.Epoch, oldest func() uint64) *timeline {
-	root := &node{}
-	return &timeline{epoch: epoch, root: root, head: root, nodes: map[string]*node{"0-": root}, oldest: oldest}
-}
-
-// grow adds an event that the log has stored.
-func (l *timeline) grow(ev *feed.Event) {
-	n := &node{prev: l.head, seq: ev.Seq, fence: ev.Fence.String(), topic: ev.Topic, typ: ev.Type, data: string(ev.Data)}
-	l.head = n
-	l.nodes[fmt.Sprintf("%d-%s", n.seq, n.fence)] = n
-}
-
-// back returns the node at seq on the branch that ends at n.
-func (n *node) back(seq uint64) *node {
-	for n.seq > seq {
-		n = n.prev
-	}
-	return n
-}
 
 // hiddenType is a type that no subscriber gets.
 const hiddenType = "hidden"
