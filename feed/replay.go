@@ -32,6 +32,11 @@ func (s *Subscriber) replay(ctx context.Context) step {
 	case f.epoch != s.epoch:
 		defer f.mu.Unlock()
 		return s.endReplayLocked(ReasonEpochChanged)
+	case covered && f.offered.Seq < s.joinAt && time.Now().Before(s.joinBy):
+		// server.live is to come behind all that was there at the subscribe; the
+		// pump is about to offer the rest of it.
+		defer f.mu.Unlock()
+		return step{advanced: f.advancedLocked(), retryIn: time.Until(s.joinBy)}
 	case !covered:
 		// The ring has dropped what comes next; or this reader is ahead of the
 		// pump, and goes live when that has come.

@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -239,6 +240,49 @@ func TestControlFramesOnTheWire(t *testing.T) {
 		if live.id != rd.blocks[2].id || live.field("head_seq") != 2.0 || live.field("epoch") != epoch {
 			t.Errorf("server.live %+v", live)
 		}
+		rd.close()
+	})
+}
+
+// TestServerLiveComesBehindAllThatWasThere: an event that was acknowledged
+// before the subscribe is before server.live, however far behind the pump is.
+func TestServerLiveComesBehindAllThatWasThere(t *testing.T) {
+	inMemory(t, feed.Retention{Events: 1000}, feed.Config{}, func(r *rig) {
+		for n := 1; n <= 50; n++ {
+			r.publish(n, n)
+			rd := r.subscribe(fromStart(feed.StartAll)) // the pump may not have run
+			rd.drain()
+			rd.wantSeqs(upTo(1, uint64(n)))
+			if last := rd.blocks[len(rd.blocks)-1]; last.name != feed.TypeLive || last.seq() != uint64(n) {
+				t.Fatalf("after %d events: last block %+v", n, last)
+			}
+			rd.close()
+		}
+		if n := r.feed.Stats().Encodings[feed.Shape{}]; n != 50 {
+			t.Errorf("%d encodings of 50 events", n)
+		}
+	})
+}
+
+// TestALostHeadIsNotAwaitedForEver: the log lost what was there at the
+// subscribe, and the pump never saw it.
+func TestALostHeadIsNotAwaitedForEver(t *testing.T) {
+	inBubble(t, 0, feed.Config{}, func(r *rig, log *feedtest.Log) {
+		r.publish(1, 5)
+		synctest.Wait()
+		log.Silence(true)
+		for range 5 {
+			log.Foreign(feed.Event{ID: "x", Type: "n", Topic: "t.0", Data: json.RawMessage("0")})
+		}
+		rd := r.subscribe(fromStart(feed.StartAll))
+		log.Rollback(5)
+		log.Silence(false)
+		for len(rd.seqs()) < 5 {
+			rd.step()
+		}
+		r.publish(6, 6)
+		rd.drain()
+		rd.wantSeqs(upTo(1, 6))
 		rd.close()
 	})
 }

@@ -43,8 +43,10 @@ type Subscriber struct {
 	epoch     Epoch // fixed: a new epoch ends the stream
 	filter    Filter
 	shape     Shape
-	resumed   bool // began from a cursor
-	startLive bool // a resync sends it to the head, not to a snapshot
+	resumed   bool      // began from a cursor
+	joinAt    uint64    // the head at the subscribe: not live before the pump has offered it,
+	joinBy    time.Time // but for a while only: the log may have lost it again
+	startLive bool      // a resync sends it to the head, not to a snapshot
 
 	wake chan struct{} // capacity 1: something under mu changed
 
