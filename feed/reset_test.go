@@ -405,3 +405,22 @@ func TestASnapshotThatSentAPositionIsHeldToIt(t *testing.T) {
 		rd.close()
 	})
 }
+
+// TestALogThatFailsAtTheSubscribe is an error for the caller, not a stream.
+func TestALogThatFailsAtTheSubscribe(t *testing.T) {
+	inBubble(t, 0, feed.Config{}, func(r *rig, log *feedtest.Log) {
+		log.FailReads(&feed.Error{Code: feed.CodeUnavailable, Msg: "away"})
+		for _, mode := range []feed.StartMode{feed.StartSnapshot, feed.StartAll, feed.StartLive} {
+			if _, err := r.feed.Subscribe(r.Context(), fromStart(mode)); feed.CodeOf(err) != feed.CodeUnavailable {
+				t.Errorf("subscribe, start %d: %v", mode, err)
+			}
+			if _, err := r.feed.Read(r.Context(), feed.ReadOptions{From: fromStart(mode).From}); feed.CodeOf(err) != feed.CodeUnavailable {
+				t.Errorf("read, start %d: %v", mode, err)
+			}
+		}
+		log.FailReads(nil)
+		if n := r.feed.Status().Total; n != 0 {
+			t.Errorf("%d subscribers left", n)
+		}
+	})
+}

@@ -193,8 +193,9 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	return receipt, nil
 }
 
-// Read implements [feed.Log].
-func (l *Log) Read(ctx context.Context, after uint64, limit feed.Limit) (feed.Page, error) {
+// beginRead takes the faults of reading into account, and returns with mu held
+// where there is none.
+func (l *Log) beginRead(ctx context.Context) error {
 	l.mu.Lock()
 	l.reads++
 	delay := l.readDelay
@@ -203,17 +204,26 @@ func (l *Log) Read(ctx context.Context, after uint64, limit feed.Limit) (feed.Pa
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
-			return feed.Page{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return feed.Page{}, feed.ErrClosed
-	case l.readErr != nil:
-		return feed.Page{}, l.readErr
+	err := l.readErr
+	if l.closed {
+		err = feed.ErrClosed
 	}
+	if err != nil {
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// Read implements [feed.Log].
+func (l *Log) Read(ctx context.Context, after uint64, limit feed.Limit) (feed.Page, error) {
+	if err := l.beginRead(ctx); err != nil {
+		return feed.Page{}, err
+	}
+	defer l.mu.Unlock()
 	page := feed.Page{Bounds: l.bounds(), TrimmedFence: l.trimmed}
 	if after < page.Oldest-1 || after > l.head.Seq {
 		return page, nil
@@ -238,12 +248,11 @@ func (l *Log) bounds() feed.Bounds {
 
 // Search implements [feed.Log].
 func (l *Log) Search(ctx context.Context, search feed.Search) (feed.Found, error) {
-	l.mu.Lock()
+	if err := l.beginRead(ctx); err != nil {
+		return feed.Found{}, err
+	}
 	defer l.mu.Unlock()
 	found := feed.Found{Bounds: l.bounds(), After: l.head}
-	if l.closed {
-		return found, feed.ErrClosed
-	}
 	matched, scanned := 0, 0
 	for i := len(l.events) - 1; i >= 0 && matched < search.N; i-- {
 		ev := l.events[i]
