@@ -27,7 +27,8 @@ type Config struct {
 	Retention feed.Retention
 	// DedupeWindow is for how long a publisher's id is remembered; 10 minutes.
 	DedupeWindow time.Duration
-	// Now is the store's clock; time.Now.
+	// Now is the store's clock; time.Now. Ages are measured by its monotonic
+	// reading, where it has one, so that a jump of the clock expires nothing.
 	Now func() time.Time
 }
 
@@ -79,19 +80,20 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	if l.closed {
 		return feed.Receipt{}, feed.ErrClosed
 	}
-	now := l.now()
+	now := l.cfg.Now()
 	l.dedupe.expire(now)
 	receipt := feed.Receipt{Epoch: l.epoch, Events: make([]feed.Appended, len(drafts))}
 	fresh, err := l.dedupe.admit(drafts, prints, l.head.Seq, receipt.Events)
 	if err != nil {
 		return feed.Receipt{}, err
 	}
+	l.last = later(l.last, now.UTC().Truncate(feed.TimeUnit))
 	for _, i := range fresh {
 		d := &drafts[i]
-		l.store(&feed.Event{
-			Seq: l.head.Seq + 1, Fence: feed.NewFence(), ID: d.ID, Time: now,
+		l.store(entry{stored: now, Event: &feed.Event{
+			Seq: l.head.Seq + 1, Fence: feed.NewFence(), ID: d.ID, Time: l.last,
 			Type: d.Type, Topic: d.Topic, Source: d.Source, Data: d.Data, CE: d.CE,
-		})
+		}})
 	}
 	l.dedupe.remember(drafts, prints, fresh, receipt.Events, now)
 	l.trimLocked(now)
@@ -101,17 +103,15 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	return receipt, nil
 }
 
-// now is the store's clock, which never goes back.
-func (l *Log) now() time.Time {
-	now := l.cfg.Now().UTC().Truncate(feed.TimeUnit)
-	if now.Before(l.last) {
-		now = l.last
+// later keeps the time of events from going back.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	l.last = now
-	return now
+	return b
 }
 
-func (l *Log) store(ev *feed.Event) {
+func (l *Log) store(ev entry) {
 	l.events.push(ev)
 	l.bytes += ev.Size()
 	l.head = ev.Position()
@@ -125,7 +125,7 @@ func (l *Log) trimLocked(now time.Time) {
 		switch {
 		case r.Events > 0 && uint64(l.events.n) > r.Events:
 		case r.Bytes > 0 && l.bytes > r.Bytes && l.events.n > 1:
-		case r.Age > 0 && now.Sub(oldest.Time) > r.Age:
+		case r.Age > 0 && now.Sub(oldest.stored) > r.Age:
 		default:
 			return
 		}
@@ -143,7 +143,7 @@ func (l *Log) Trim(context.Context) error {
 	if l.closed {
 		return feed.ErrClosed
 	}
-	now := l.now()
+	now := l.cfg.Now()
 	l.dedupe.expire(now)
 	l.trimLocked(now)
 	return nil
@@ -167,7 +167,7 @@ func (l *Log) Read(_ context.Context, after uint64, limit feed.Limit) (feed.Page
 		if size += ev.Size(); limit.Bytes > 0 && size > limit.Bytes && len(page.Events) > 0 {
 			break
 		}
-		page.Events = append(page.Events, ev)
+		page.Events = append(page.Events, ev.Event)
 	}
 	return page, nil
 }

@@ -1,19 +1,30 @@
 package memory
 
-import "gapless/feed"
+import (
+	"time"
+
+	"gapless/feed"
+)
+
+// entry is an event, and when it was stored by a clock whose jumps do not
+// matter: the age of an event is not read off its time.
+type entry struct {
+	*feed.Event
+	stored time.Time
+}
 
 // ring is a first-in, first-out buffer of events, grown on demand.
 type ring struct {
-	events []*feed.Event
+	events []entry
 	first  int
 	n      int
 }
 
-func (r *ring) get(i int) *feed.Event { return r.events[(r.first+i)%len(r.events)] }
+func (r *ring) get(i int) entry { return r.events[(r.first+i)%len(r.events)] }
 
-func (r *ring) push(ev *feed.Event) {
+func (r *ring) push(ev entry) {
 	if r.n == len(r.events) {
-		events := make([]*feed.Event, max(64, 2*len(r.events)))
+		events := make([]entry, max(64, 2*len(r.events)))
 		for i := range r.n {
 			events[i] = r.get(i)
 		}
@@ -24,7 +35,7 @@ func (r *ring) push(ev *feed.Event) {
 }
 
 func (r *ring) shift() {
-	r.events[r.first] = nil
+	r.events[r.first] = entry{}
 	r.first = (r.first + 1) % len(r.events)
 	r.n--
 }

@@ -19,7 +19,7 @@ func TestRingIsAQueue(t *testing.T) {
 		for _, step := range rapid.SliceOfN(rapid.IntRange(-150, 200), 1, 12).Draw(t, "pushes and shifts") {
 			for ; step > 0; step-- {
 				seq++
-				r.push(&feed.Event{Seq: seq})
+				r.push(entry{Event: &feed.Event{Seq: seq}})
 				want = append(want, seq)
 			}
 			for ; step < 0 && len(want) > 0; step++ {
@@ -42,14 +42,14 @@ func TestRingIsAQueue(t *testing.T) {
 func TestRingLetsGoOfWhatItDropped(t *testing.T) {
 	var r ring
 	for seq := range uint64(1000) {
-		r.push(&feed.Event{Seq: seq})
+		r.push(entry{Event: &feed.Event{Seq: seq}})
 		if r.n > 10 {
 			r.shift()
 		}
 	}
 	held := 0
 	for _, ev := range r.events {
-		if ev != nil {
+		if ev.Event != nil {
 			held++
 		}
 	}
