@@ -316,3 +316,31 @@ func TestWhiteSpaceIsNotKept(t *testing.T) {
 		t.Errorf("%d bytes held for data, %d for ce", cap(draft.Data), cap(draft.CE))
 	}
 }
+
+// TestReplaysBeyondTheRingShareFrames: readers that are stalled in the same
+// part of the log hold one frame, encoded once.
+func TestReplaysBeyondTheRingShareFrames(t *testing.T) {
+	inBubble(t, 0, feed.Config{RingEvents: 1}, func(r *rig, log *feedtest.Log) {
+		r.publish(1, 20)
+		synctest.Wait()
+		var first *feed.Frame
+		for range 30 {
+			rd := r.subscribe(fromStart(feed.StartAll))
+			defer rd.close()
+			rd.step()
+			frames, err := rd.sub.Next(r.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == nil {
+				first = frames[0]
+			}
+			if frames[0] != first {
+				t.Fatal("a frame of its own")
+			}
+		}
+		if n := r.feed.Stats().Encodings[feed.Shape{}]; n > 20 {
+			t.Errorf("%d encodings of 20 events", n)
+		}
+	})
+}

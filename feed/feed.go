@@ -70,10 +70,11 @@ const (
 // Feed delivers one log to any number of subscribers. See the package
 // comment for what it guarantees. All methods are safe for concurrent use.
 type Feed struct {
-	cfg    Config
-	hidden map[string]struct{}
-	stats  counters
-	gate   gate
+	cfg      Config
+	hidden   map[string]struct{}
+	stats    counters
+	gate     gate
+	replayed records // beside the ring
 
 	// mu guards what follows. Lock order: Feed.mu, then Subscriber.mu.
 	mu          sync.Mutex

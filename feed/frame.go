@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -81,37 +79,11 @@ type Frame struct {
 	Position
 	Bytes   []byte
 	Control bool // belongs to one connection, is no event
-}
 
-// record is an event in the ring with its frames, each encoded at most once,
-// by whoever needs it first.
-type record struct {
-	*Event
-	epoch  Epoch
-	frames [shapes]encoding
+	// record keeps the event's other frames, and itself in the cache, for as
+	// long as somebody holds this one.
+	record *record
 }
-
-type encoding struct {
-	once  sync.Once
-	done  atomic.Bool // frame or err is set
-	frame *Frame
-	err   error
-}
-
-// frame returns the event's frame in one shape. On first use it encodes it
-// and tells made what came of it.
-func (r *record) frame(shape Shape, made func(*Frame, error)) (*Frame, error) {
-	e := &r.frames[shape.index()]
-	e.once.Do(func() {
-		e.frame, e.err = encode(r.Event, r.epoch, shape)
-		e.done.Store(true)
-		made(e.frame, e.err)
-	})
-	return e.frame, e.err
-}
-
-// encoded reports whether the frame is ready, or known to be impossible.
-func (r *record) encoded(shape Shape) bool { return r.frames[shape.index()].done.Load() }
 
 var errNotEncodable = errors.New("the stored event breaks the rules of the wire")
 

@@ -118,11 +118,24 @@ func (s *Subscriber) replayLog(ctx context.Context) step {
 		// to where the pump stands is nothing new to it.
 		return step{retryIn: f.cfg.PollInterval}
 	}
+	return s.page(f.recordsOf(page))
+}
+
+// recordsOf returns a page's records: the ring's where it has them, else those
+// that other readers hold.
+func (f *Feed) recordsOf(page Page) []*record {
 	records := make([]*record, len(page.Events))
+	f.mu.Lock()
 	for i, ev := range page.Events {
-		records[i] = &record{Event: ev, epoch: page.Epoch}
+		records[i] = f.ring.find(page.Epoch, ev.Position())
 	}
-	return s.page(records)
+	f.mu.Unlock()
+	for i, ev := range page.Events {
+		if records[i] == nil {
+			records[i] = f.replayed.of(ev, page.Epoch)
+		}
+	}
+	return records
 }
 
 // attachLocked puts the records that match into the queue and the subscriber

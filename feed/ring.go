@@ -69,3 +69,14 @@ func (r *ring) after(pos Position) (index int, fence Fence, ok bool) {
 	}
 	return index, r.get(index - 1).Fence, true
 }
+
+// find returns the record of an event, nil where the ring has none.
+func (r *ring) find(epoch Epoch, pos Position) *record {
+	if pos.Seq <= r.base.Seq || pos.Seq > r.base.Seq+uint64(r.n) {
+		return nil
+	}
+	if rec := r.get(int(pos.Seq - r.base.Seq - 1)); rec.epoch == epoch && rec.Fence == pos.Fence {
+		return rec
+	}
+	return nil
+}

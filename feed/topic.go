@@ -118,13 +118,33 @@ func (f Filter) hiding(types map[string]struct{}) Filter {
 
 // Match reports whether an event of this topic and type is asked for.
 func (f Filter) Match(topic, typ string) bool {
+	return f.MatchType(typ) && f.MatchTopic(topic)
+}
+
+// MatchType reports whether an event of this type on some topic could match.
+func (f Filter) MatchType(typ string) bool {
 	if _, hidden := f.hidden[typ]; hidden {
 		return false
 	}
-	if len(f.types) > 0 && !slices.Contains(f.types, typ) {
-		return false
+	return len(f.types) == 0 || slices.Contains(f.types, typ)
+}
+
+// AllTopics reports whether every topic matches.
+func (f Filter) AllTopics() bool {
+	return !f.systemByName && (len(f.patterns) == 0 || slices.Contains(f.patterns, ">"))
+}
+
+// ExactTopics returns the topics that can match, each once, where the filter
+// names them all, without a wildcard; else ok is false.
+func (f Filter) ExactTopics() (topics []string, ok bool) {
+	for _, p := range f.patterns {
+		if strings.ContainsAny(p, "*>") {
+			return nil, false
+		}
 	}
-	return f.MatchTopic(topic)
+	topics = slices.Clone(f.patterns)
+	slices.Sort(topics)
+	return slices.Compact(topics), len(topics) > 0
 }
 
 // MatchTopic reports whether any type of this topic could match.

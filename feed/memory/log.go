@@ -185,33 +185,6 @@ func (l *Log) positionLocked(seq uint64) feed.Position {
 	return l.events.get(int(seq - oldest)).Position()
 }
 
-// Search implements [feed.Log]. It does not block.
-func (l *Log) Search(_ context.Context, search feed.Search) (feed.Found, error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.closed {
-		return feed.Found{}, feed.ErrClosed
-	}
-	found := feed.Found{Bounds: l.boundsLocked(), After: l.head}
-	candidates := l.candidatesLocked(search.Filter)
-	for matched, scanned := 0, 0; matched < search.N; scanned++ {
-		seq, ok := candidates.next()
-		if !ok {
-			break
-		}
-		if search.ScanLimit > 0 && scanned == search.ScanLimit {
-			found.Truncated = true
-			break
-		}
-		ev := l.events.get(int(seq - found.Oldest))
-		if search.Filter.Match(ev.Topic, ev.Type) {
-			matched++
-			found.After = l.positionLocked(seq - 1)
-		}
-	}
-	return found, nil
-}
-
 // Wait implements [feed.Log].
 func (l *Log) Wait(ctx context.Context, at feed.Cursor) error {
 	for {

@@ -2,6 +2,8 @@ package memory
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
 
 	"gapless/feed"
 )
@@ -38,15 +40,39 @@ func (x topicIndex) drop(topic string) {
 	}
 }
 
-// candidates yields seqs of topics that match, newest first: a merge of their
-// lists, the list with the newest seq on top of the heap.
+// manyTopics can always be compared, whatever the scan limit.
+const manyTopics = 10_000
+
+// matching returns the topics that the filter matches. It reports false where
+// walking the events is the shorter way: every topic matches, or there are
+// more topics than may be examined. Many topics against many patterns take
+// long, so they are compared without the lock.
+func (l *Log) matching(filter feed.Filter, scanLimit int) (topics []string, indexed bool) {
+	if filter.AllTopics() {
+		return nil, false
+	}
+	if topics, ok := filter.ExactTopics(); ok {
+		return topics, true
+	}
+	l.mu.RLock()
+	if scanLimit > 0 && len(l.topics) > max(scanLimit, manyTopics) {
+		l.mu.RUnlock()
+		return nil, false
+	}
+	all := slices.Collect(maps.Keys(l.topics))
+	l.mu.RUnlock()
+	return slices.DeleteFunc(all, func(topic string) bool { return !filter.MatchTopic(topic) }), true
+}
+
+// candidates yields seqs of some topics, newest first: a merge of their lists,
+// the list with the newest seq on top of the heap.
 type candidates [][]uint64
 
 // candidatesLocked collects the lists to search.
-func (l *Log) candidatesLocked(filter feed.Filter) *candidates {
+func (l *Log) candidatesLocked(topics []string) *candidates {
 	var c candidates
-	for topic, s := range l.topics {
-		if filter.MatchTopic(topic) {
+	for _, topic := range topics {
+		if s := l.topics[topic]; s != nil {
 			c = append(c, s.list[s.first:])
 		}
 	}

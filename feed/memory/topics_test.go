@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -101,5 +102,37 @@ func TestAForgottenTopicTakesNoMemory(t *testing.T) {
 	fill(t, log, "one", 10_000)
 	if s := log.topics["one"]; len(log.topics) != 1 || cap(s.list) > 512 {
 		t.Errorf("%d topics, a list of %d for 5 events", len(log.topics), cap(s.list))
+	}
+}
+
+// TestManyTopicsAreWalked: above the limit of topics the search walks the
+// events, newest first, and finds the same.
+func TestManyTopicsAreWalked(t *testing.T) {
+	log := open(t, Config{Retention: feed.Retention{Events: 50_000}})
+	drafts := make([]feed.Draft, 1000)
+	for batch := range 12 {
+		for i := range drafts {
+			drafts[i] = feed.Draft{ID: "x", Minted: true, Type: "n", Topic: "many." + strconv.Itoa(batch*1000+i), Data: []byte("1")}
+		}
+		if _, err := log.Append(t.Context(), drafts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filter, err := feed.NewFilter([]string{"many.*", "none.>"}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		n, limit int
+		after    uint64
+		cut      bool
+	}{{5, 11_000, 11_995, false}, {5, 3, 11_995, false}, {9_000, 11_000, 3_000, false}, {20_000, 11_000, 1_000, true}, {20_000, 0, 0, false}} {
+		if c.limit == 3 {
+			c.after, c.cut = 11_997, true
+		}
+		found, err := log.Search(t.Context(), feed.Search{Filter: filter, N: c.n, ScanLimit: c.limit})
+		if err != nil || found.After.Seq != c.after || found.Truncated != c.cut || found.Head.Seq != 12_000 {
+			t.Errorf("last %d, limit %d: after %d, truncated %v, %v; want %d, %v", c.n, c.limit, found.After.Seq, found.Truncated, err, c.after, c.cut)
+		}
 	}
 }
