@@ -25,7 +25,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, &http.MaxBytesError{Limit: most}
 	}
 	body := newBodyReader(w, r.Body, bodyIdle)
-	defer body.release()
 	var buf bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= 1<<20 {
 		buf.Grow(int(n) + bytes.MinRead)
@@ -37,6 +36,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	case n > most:
 		return nil, &http.MaxBytesError{Limit: most}
 	}
+	body.release()
 	return buf.Bytes(), nil
 }
 
@@ -90,6 +90,33 @@ func (b *bodyReader) cancel(err error) {
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// release takes the deadline away: net/http reads on to notice a client that
+// release takes the deadline away when the body has ended: net/http reads on to notice a client that
 // goes away, and must not take our deadline for that.
 func (b *bodyReader) release() { _ = b.control.SetReadDeadline(time.Time{}) }
+
+// boundBodies bounds the wait for a body that nobody reads. Only POST has
+// one; with any other request, net/http itself reads it, either before the
+// answer's head or when the handler has returned, and takes all the time that
+// the client takes.
+func (s *Server) boundBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			leaveBody(w, r)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// leaveBody is called before an answer to a request whose body, if any, may
+// not have been read to its end. The connection ends with the answer, which
+// then does not wait for the body. What the client still sends is taken for a
+// while, so that no reset destroys the answer.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || r.ContentLength == 0 {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	linger(r.Context(), bodyLinger)
+	// Where deadlines are not supported there is no connection to be held.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyLinger))
+}

@@ -237,6 +237,23 @@ func TestResyncOfALiveStartHasTheHead(t *testing.T) {
 	s.wantEnd()
 }
 
+// A snapshot is the last events that match; since_seq=0 is all that is there.
+func TestSnapshotAndEverything(t *testing.T) {
+	g := start(t, func(o *options) { o.feed.SnapshotEvents = 2 })
+	g.publishN(1, 5)
+	for query, want := range map[string]int{
+		"topic=t": 2, "topic=t&start=snapshot": 2, "topic=t&start=all": 5, "topic=t&since_seq=0": 5, "topic=t&cursor=0": 5,
+		"topic=t&since_seq=0&start=snapshot": 2, "topic=t&start=last:3": 3,
+	} {
+		if p := wantPage(t, g.do("GET", "/api/v1/events?"+query, "")); len(p.Events) != want {
+			t.Errorf("%s: %d events, want %d", query, len(p.Events), want)
+		}
+	}
+	if p := wantPage(t, g.do("GET", "/api/v1/events?topic=t", "", "Last-Event-ID: 0")); len(p.Events) != 5 {
+		t.Errorf("header 0: %d events, want 5", len(p.Events))
+	}
+}
+
 // The same positions, asked for as JSON, are a page or a 410; a malformed
 // header is then the developer's mistake too.
 func TestCatchUpCursorTable(t *testing.T) {

@@ -24,6 +24,7 @@ type listener struct {
 	silence      time.Duration // the kernel gives up a peer that acknowledges nothing for so long
 	writeTimeout time.Duration
 	log          zerolog.Logger
+	hurried      atomic.Bool // connections that are closed do not linger
 }
 
 // Accept waits for the next connection.
@@ -41,7 +42,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		// has gone.
 		l.log.Debug().Err(err).Msg("a connection could not be tuned")
 	}
-	return &conn{TCPConn: tcp, writeTimeout: l.writeTimeout}, nil
+	return &conn{TCPConn: tcp, listener: l}, nil
 }
 
 // conn is a TCP connection with two habits.
@@ -56,8 +57,8 @@ func (l *listener) Accept() (net.Conn, error) {
 // last frame.
 type conn struct {
 	*net.TCPConn
-	writeTimeout time.Duration
-	lingers      atomic.Int64 // a time.Duration; 0: not at all
+	listener *listener
+	lingers  atomic.Int64 // a time.Duration; 0: not at all
 
 	// Writers take turns (net/http writes from one goroutine at a time).
 	written      int64 // bytes that the kernel took
@@ -73,7 +74,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.progresses() {
 			return n, err
 		}
-		if err := c.SetWriteDeadline(time.Now().Add(c.writeTimeout)); err != nil {
+		if err := c.SetWriteDeadline(time.Now().Add(c.listener.writeTimeout)); err != nil {
 			return n, err
 		}
 	}
@@ -95,7 +96,7 @@ func (c *conn) progresses() bool {
 // Close closes the connection. One that lingers first ends its own side, and
 // reads what the client still sends, for so long at the most.
 func (c *conn) Close() error {
-	if d := time.Duration(c.lingers.Load()); d > 0 && c.CloseWrite() == nil {
+	if d := time.Duration(c.lingers.Load()); d > 0 && !c.listener.hurried.Load() && c.CloseWrite() == nil {
 		// Whatever comes, even an error, is the end.
 		_ = c.SetReadDeadline(time.Now().Add(d))
 		_, _ = io.Copy(io.Discard, c.TCPConn)

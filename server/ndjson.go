@@ -37,10 +37,29 @@ type publishedLines struct {
 // appended when it is full, and whenever the producer pauses.
 func (s *Server) publishLines(w http.ResponseWriter, r *http.Request, d defaults, begin time.Time) {
 	body := newBodyReader(w, r.Body, linesIdle)
-	defer body.release()
+	chunk := chunk{server: s, request: r, defaults: d, epoch: s.feed.Status().Epoch}
+	if err := s.readLines(body, &chunk); err != nil {
+		p := *problemOf(err)
+		p.Epoch = chunk.epoch
+		p.lineMembers = &lineMembers{Line: chunk.failedAt, linesAccepted: chunk.total}
+		s.reject(w, r, &p)
+		return
+	}
+	body.release()
+	s.metrics.published(labelLines, chunk.total.Accepted, time.Since(begin))
+	status := http.StatusCreated
+	if chunk.total.Accepted == chunk.total.Duplicates {
+		status = http.StatusOK
+	}
+	s.respondJSON(w, status, publishedLines{Epoch: chunk.epoch, linesAccepted: chunk.total})
+}
+
+// readLines publishes a body's lines until it ends or the server does: a body
+// that is silent must not hold up the server's end.
+func (s *Server) readLines(body *bodyReader, chunk *chunk) error {
 	ended := make(chan struct{})
 	watched := make(chan struct{})
-	go func() { // a body that is silent must not hold up the server's end
+	go func() {
 		defer close(watched)
 		select {
 		case <-s.stopped:
@@ -52,22 +71,7 @@ func (s *Server) publishLines(w http.ResponseWriter, r *http.Request, d defaults
 		close(ended)
 		<-watched
 	}()
-
-	in := lineReader{in: bufio.NewReaderSize(body, lineBufferBytes)}
-	chunk := chunk{server: s, request: r, defaults: d, epoch: s.feed.Status().Epoch}
-	if err := chunk.readAll(&in); err != nil {
-		p := *problemOf(err)
-		p.Epoch = chunk.epoch
-		p.lineMembers = &lineMembers{Line: chunk.failedAt, linesAccepted: chunk.total}
-		s.reject(w, r, &p)
-		return
-	}
-	s.metrics.published(labelLines, chunk.total.Accepted, time.Since(begin))
-	status := http.StatusCreated
-	if chunk.total.Accepted == chunk.total.Duplicates {
-		status = http.StatusOK
-	}
-	s.respondJSON(w, status, publishedLines{Epoch: chunk.epoch, linesAccepted: chunk.total})
+	return chunk.readAll(&lineReader{in: bufio.NewReaderSize(body, lineBufferBytes)})
 }
 
 // chunk collects the events of lines until they are appended together.
@@ -84,6 +88,8 @@ type chunk struct {
 }
 
 // readAll takes every line. Lines before the one that fails are appended.
+// What was collected points into the reader's memory: a line is only added to
+// it where it is there already, and does not move what came before.
 func (c *chunk) readAll(in *lineReader) error {
 	for {
 		line, err := in.next()
@@ -123,7 +129,6 @@ func (c *chunk) take(line []byte, number int) error {
 	if err != nil {
 		return err
 	}
-	draft.Data = bytes.Clone(draft.Data) // the line's memory is the reader's
 	c.defaults.fill(&draft, number)
 	c.drafts = append(c.drafts, draft)
 	c.lines = append(c.lines, number)

@@ -86,6 +86,27 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Every line's data is its own, be the line shorter or longer than what is
+// read at once.
+func TestLinesKeepTheirData(t *testing.T) {
+	g := start(t)
+	var body strings.Builder
+	var want []string
+	for i := range 60 {
+		data := fmt.Sprintf(`"%d%s"`, i, strings.Repeat(string(rune('a'+i%26)), i%7*15_000))
+		want = append(want, data)
+		fmt.Fprintf(&body, "{\"topic\":\"d\",\"data\":%s}\n", data)
+	}
+	if status, got := g.lines(body.String()); status != 201 || got.Accepted != len(want) {
+		t.Fatalf("%d %+v", status, got)
+	}
+	for i, e := range g.subscribe("?topic=d").events(len(want)) {
+		if string(e.Data) != want[i] {
+			t.Errorf("line %d became %.40s, want %.40s", i+1, e.Data, want[i])
+		}
+	}
+}
+
 func TestLinesAreIdempotent(t *testing.T) {
 	g := start(t)
 	body := "{\"data\":1}\n\n{\"data\":2,\"id\":\"own\"}\n{\"data\":3}\n"

@@ -155,14 +155,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // reject is fail for a request whose body may not have been read to its end.
-// The connection ends with the answer: net/http would else read on first, and
-// a slow client would wait for its answer until it has sent its body. What it
-// still sends is taken for a while, so that no reset destroys the answer.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
-	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close")
-		linger(r.Context(), bodyLinger)
-	}
+	leaveBody(w, r)
 	s.fail(w, r, err)
 }
 

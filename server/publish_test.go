@@ -144,32 +144,37 @@ func jsonDetail(t *testing.T, a answer) string {
 }
 
 func TestPublishSizes(t *testing.T) {
-	g := start(t, func(o *options) { o.server.MaxBodyBytes = 20 << 20 })
+	t.Parallel()
+	g := start(t)
 	batch := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("{},", n), ",") + "]" }
 	if p := g.publish(batch(1000)); len(p.Events) != 1000 || p.Events[999].Seq != p.Events[0].Seq+999 {
 		t.Errorf("%d events", len(p.Events))
 	}
 	text := func(n int) string { return `{"data":"` + strings.Repeat("a", n) + `"}` }
-	cases := []struct {
-		name, body string
-	}{
-		{"1,001 events", batch(1001)},
-		{"payload above 16 MiB", text(feed.MaxDataBytes - 1)},
-		{"body above the limit", text(20 << 20)},
-	}
-	for _, c := range cases {
-		for _, chunked := range []bool{false, true} {
-			req := g.request("POST", "/api/v1/events", strings.NewReader(c.body), jsonType)
-			if chunked {
-				req.ContentLength = -1
-			}
-			if a := g.send(req); a.status != 413 || a.code() != "too_large" {
-				t.Errorf("%s: %d %s, want 413", c.name, a.status, a.body)
-			}
-		}
-	}
 	if p := g.publish(text(feed.MaxDataBytes - 2)); len(p.Events) != 1 {
 		t.Errorf("%+v", p)
+	}
+	for name, body := range map[string]string{"1,001 events": batch(1001), "payload above 16 MiB": text(feed.MaxDataBytes - 1)} {
+		if a := g.do("POST", "/api/v1/events", body, jsonType); a.status != 413 || a.code() != "too_large" {
+			t.Errorf("%s: %d %s, want 413", name, a.status, a.body)
+		}
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	g := start(t, func(o *options) { o.server.MaxBodyBytes = 1000 })
+	for _, contentType := range []string{"application/json", "text/plain", "application/cloudevents+json"} {
+		for _, chunked := range []bool{false, true} {
+			for size, status := range map[int]int{1000: 0, 1001: 413} {
+				req := g.request("POST", "/api/v1/events", strings.NewReader(strings.Repeat(" ", size)), "Content-Type: "+contentType)
+				if chunked {
+					req.ContentLength = -1
+				}
+				if a := g.send(req); (a.status == 413) != (status == 413) {
+					t.Errorf("%d bytes of %s: %d %s", size, contentType, a.status, a.body)
+				}
+			}
+		}
 	}
 }
 

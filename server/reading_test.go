@@ -30,7 +30,7 @@ type stream struct {
 // subscribe opens /events with a query such as "?topic=a"; it must be 200.
 func (g *gateway) subscribe(query string, headers ...string) *stream {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	req := g.request("GET", "/events"+query, nil, append([]string{"Accept: text/event-stream"}, headers...)...)
 	resp, err := g.client.Do(req.WithContext(ctx))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // answered for every path that exists.
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.record, s.recoverPanics, s.boundWrites, s.crossOrigin, s.answerOptions(r))
+	r.Use(s.record, s.recoverPanics, s.boundWrites, s.boundBodies, s.crossOrigin, s.answerOptions(r))
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.reject(w, r, problemf(codeNotFound, "there is nothing at this path"))
 	})
@@ -47,6 +47,9 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.cfg.Example != nil {
 		read("/example", s.cfg.Example.ServeHTTP)
+	}
+	if s.cfg.Client != nil {
+		read("/client.js", s.cfg.Client.ServeHTTP)
 	}
 	return r
 }

@@ -65,7 +65,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, drainTimeout time.D
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	s.shutDown(context.WithoutCancel(ctx), hs, drainTimeout)
+	s.shutDown(context.WithoutCancel(ctx), hs, tuned, drainTimeout)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (s *Server) announce(ctx context.Context, address string) {
 }
 
 // shutDown drains the feed and ends the HTTP server, by force after timeout.
-func (s *Server) shutDown(ctx context.Context, hs *http.Server, timeout time.Duration) {
+func (s *Server) shutDown(ctx context.Context, hs *http.Server, ln *listener, timeout time.Duration) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -112,6 +112,7 @@ func (s *Server) shutDown(ctx context.Context, hs *http.Server, timeout time.Dur
 	err := errors.Join(s.feed.Drain(ctx), hs.Shutdown(ctx))
 	if err != nil {
 		s.log.Warn().Err(err).Int64("streams", s.streams.Load()).Msg("the drain timeout has passed; closing what is left")
+		ln.hurried.Store(true) // http.Server closes one after the other
 		err = hs.Close()
 	}
 	if err != nil {

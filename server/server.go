@@ -44,6 +44,7 @@ type Config struct {
 
 	Dashboard http.Handler // serves / and /dashboard/; nil: 404
 	Example   http.Handler // serves /example; nil: 404
+	Client    http.Handler // serves /client.js; nil: 404
 	OpenAPI   []byte       // serves /openapi.yaml; nil: 404
 
 	Registry *prometheus.Registry // for the metrics; its own

@@ -59,7 +59,7 @@ func TestReaderThatNeverReadsIsCut(t *testing.T) {
 	healthy.want("server.connected")
 	eventually(t, "both streams", func() bool { return g.feed.Status().Total == 2 })
 	data := `{"topic":"big","data":"` + strings.Repeat("x", 60_000) + `"}`
-	for range 200 {
+	for range 120 {
 		g.publish(data)
 		healthy.events(1)
 	}

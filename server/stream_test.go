@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -244,7 +246,8 @@ func TestFormatsAndNames(t *testing.T) {
 		{"topic=x.>", nil, nil},
 		{"topic=gapless.*&format=raw", []string{"server.status"}, []string{`{"status":"ready","node":""}`}},
 		{"topic=gapless.status&named=false", []string{""}, []string{""}},
-		{"format=raw&topic=>", []string{"a.b", "c"}, []string{`{"k":1}`, "two\nlines"}}, // nothing under gapless.
+		{"named=false", []string{"", ""}, []string{"", ""}}, // nothing under gapless.
+		{"format=raw&topic=>", []string{"a.b", "c"}, []string{`{"k":1}`, "two\nlines"}},
 	}
 	for _, c := range cases {
 		t.Run(c.query, func(t *testing.T) {
@@ -264,6 +267,22 @@ func TestFormatsAndNames(t *testing.T) {
 			}
 			s.want("server.live")
 		})
+	}
+}
+
+// Small and large frames of one batch leave in their order.
+func TestFramesOfAllSizesKeepTheirOrder(t *testing.T) {
+	g := start(t)
+	sizes := []int{1, 40_000, 2, 3, 16_000, 500, 16_384, 1, 100_000, 90_000, 1, 1}
+	var batch []string
+	for _, n := range sizes {
+		batch = append(batch, `{"topic":"s","data":"`+strings.Repeat("x", n)+`"}`)
+	}
+	g.publish("[" + strings.Join(batch, ",") + "]")
+	for i, e := range g.subscribe("?topic=s").events(len(sizes)) {
+		if len(e.Data) != sizes[i]+2 {
+			t.Errorf("event %d has %d bytes, want %d", i, len(e.Data)-2, sizes[i])
+		}
 	}
 }
 
@@ -332,6 +351,19 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestCapacityComesBack(t *testing.T) {
+	g := start(t, func(o *options) { o.server.MaxConnections = 1 })
+	for range 3 {
+		var s *stream
+		eventually(t, "a stream", func() bool {
+			s = g.subscribe("")
+			b, ok := s.next()
+			return ok && b.event == "server.connected"
+		})
+		s.close()
+	}
+}
+
 func TestReadiness(t *testing.T) {
 	g := start(t, func(o *options) { o.unready = true })
 	a := g.do("GET", "/readyz", "")
@@ -394,21 +426,33 @@ func TestDrain(t *testing.T) {
 }
 
 // Streams whose clients do not read, and bodies that do not arrive, do not
-// keep the server from stopping.
+// keep the server from stopping, however many they are.
 func TestDrainTimeout(t *testing.T) {
 	g := start(t, func(o *options) { o.drain = 100 * time.Millisecond })
 	stuck := g.dial("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	lines := g.dial("POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
 		"c\r\n{\"data\":1}\n\n\r\n")
-	body := g.dial("POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+	var silent []net.Conn
+	for range 20 {
+		silent = append(silent, g.dial("POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"),
+			g.dial("GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"))
+	}
 	if _, err := stuck.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the line's event", func() bool { return g.head() == 2 })
+	begin := time.Now()
 	g.stop()
+	if took := time.Since(begin); took > patience/2 {
+		t.Errorf("stopping took %v", took)
+	}
 	got, err := io.ReadAll(lines)
 	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 503 ") || !strings.Contains(string(got), `"accepted":1`) {
 		t.Errorf("NDJSON under way got %q, %v", got, err)
 	}
-	body.Close()
+	for _, c := range silent {
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a connection was left open")
+		}
+	}
 }

@@ -1,7 +1,7 @@
-// Package web holds the pages that the gateway serves to browsers: the
-// dashboard at / and the ten-line sample page at /example. They are plain
-// HTML, CSS and JavaScript, embedded in the binary as they stand: no build
-// step, no framework, and no request to any origin but the gateway's own.
+// Package web holds what the gateway serves to browsers: the dashboard at /,
+// the ten-line sample page at /example and the module at /client.js. They are
+// plain HTML, CSS and JavaScript, embedded in the binary as they stand: no
+// build step, no framework, and no request to any origin but the gateway's own.
 package web
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-//go:embed dashboard example
+//go:embed dashboard example client
 var files embed.FS
 
 // dashboardPolicy is the Content-Security-Policy of the dashboard. Nothing
@@ -30,6 +30,10 @@ const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 // site's icon.
 const examplePolicy = "default-src 'none'; script-src 'sha256-%s'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// clientPolicy is the Content-Security-Policy of the browser client. The page
+// that imports it has its own; this one is for the file opened as a page.
+const clientPolicy = "default-src 'none'; frame-ancestors 'none'"
 
 // asset is one embedded file, ready to be served.
 type asset struct {
@@ -74,6 +78,14 @@ func Example() http.Handler {
 	page := load("example/index.html", "")
 	page.policy = fmt.Sprintf(examplePolicy, scriptDigest(page.body))
 	return assets{"/example": page}
+}
+
+// Client returns the handler of /client.js, the browser client: an ES module that
+// any page may import, whose stream is the gateway's. Caching, methods and other
+// paths are as for Dashboard. Which pages of other origins may import it is for
+// the CORS headers of the server around it.
+func Client() http.Handler {
+	return assets{"/client.js": load("client/client.js", clientPolicy)}
 }
 
 // ServeHTTP serves the asset whose URL path is the request's.

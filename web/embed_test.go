@@ -46,7 +46,7 @@ func embedded(t *testing.T) map[string]string {
 func served(t *testing.T) map[string]http.Handler {
 	t.Helper()
 	dashboard := Dashboard()
-	urls := map[string]http.Handler{"/": dashboard, "/example": Example()}
+	urls := map[string]http.Handler{"/": dashboard, "/example": Example(), "/client.js": Client()}
 	for name := range embedded(t) {
 		if strings.HasPrefix(name, "dashboard/") && path.Ext(name) != ".html" {
 			urls["/"+name] = dashboard
@@ -68,7 +68,7 @@ func TestEveryFileIsServedWithItsTypeAndProtections(t *testing.T) {
 			t.Errorf("%s: status %d", url, response.StatusCode)
 			continue
 		}
-		name := map[string]string{"/": "dashboard/index.html", "/example": "example/index.html"}[url]
+		name := map[string]string{"/": "dashboard/index.html", "/example": "example/index.html", "/client.js": "client/client.js"}[url]
 		if name == "" {
 			name = url[1:]
 		}
@@ -141,6 +141,28 @@ func TestExampleIsTenLinesAndClearsOnASnapshot(t *testing.T) {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %s", part)
 		}
+	}
+}
+
+func TestClientIsOneSmallModuleThatNeedsNothing(t *testing.T) {
+	response, module := get(t, Client(), http.MethodGet, "/client.js", nil)
+	if got := response.Header.Get("Content-Security-Policy"); got != clientPolicy {
+		t.Errorf("policy is %q, want %q", got, clientPolicy)
+	}
+	if lines := strings.Count(module, "\n"); lines > 150 {
+		t.Errorf("%d lines, want at most 150", lines)
+	}
+	if !strings.Contains(module, "\nexport function subscribe(url, ") {
+		t.Error("it does not export subscribe")
+	}
+	// What a page would have to load, serve or allow besides.
+	for _, need := range []string{`(?m)^import\b`, `\bimport\(`, `\bfetch\(`, `XMLHttpRequest`, `\bnew Worker`, `localStorage|sessionStorage|indexedDB`} {
+		if found := regexp.MustCompile(need).FindString(module); found != "" {
+			t.Errorf("it uses %q", found)
+		}
+	}
+	if !strings.Contains(module[:strings.Index(module, "\n\n")], "Experimental") {
+		t.Error("its header does not say that it is experimental")
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *publishCommand) publishLines(ctx context.Context, con *console, cl *cli
 		}
 		total.add(part)
 		sent += len(lines)
-		progress.show(sent, len(body))
+		progress.add(len(lines), len(body))
 	}
 	if err := <-failed; err != nil {
 		return stopped(con, progress, total, err)

@@ -85,6 +85,7 @@ func newGateway(f *serveFlags, con *console, onReady func()) (*gateway, error) {
 		WriteTimeout: f.WriteTimeout,
 		Dashboard:    web.Dashboard(),
 		Example:      web.Example(),
+		Client:       web.Client(),
 		OpenAPI:      gapless.OpenAPI,
 		OnReady:      onReady,
 	})

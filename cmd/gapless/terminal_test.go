@@ -91,11 +91,12 @@ func TestProgressIsForTerminalsOnly(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var out bytes.Buffer
 		p := newProgress(&console{err: &out, errTerminal: terminal})
-		p.show(500, 1<<20)
+		p.add(500, 1<<20)
+		p.add(100, 1<<20)
 		p.end()
 		p.end()
 		got := out.String()
-		if terminal && (!strings.Contains(got, "500 events, 1.0 MiB, ") || strings.Count(got, "\n") != 1) || !terminal && got != "" {
+		if terminal && (!strings.Contains(got, "500 events, 1.0 MiB, ") || !strings.Contains(got, "600 events, 2.0 MiB, ") || strings.Count(got, "\n") != 1) || !terminal && got != "" {
 			t.Errorf("terminal %v: %q", terminal, got)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // Clients are cut at random places and resume at once, while a publisher never pauses: before, at and behind the
 // seam of replay and live, between frames and inside one. The full test resumes 1,000 times.
 func TestResumesUnderAPublisherThatNeverPauses(t *testing.T) {
+	t.Parallel()
 	const readers = 4
 	resumes := scaled(200, 1_000) / readers
 	seed := uint64(time.Now().UnixNano())

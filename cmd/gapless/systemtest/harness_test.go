@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every single wait. It is only ever reached by a failure.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // binary is the program under test; TestMain builds it before any test runs, and nothing changes it after.
 var binary string

@@ -16,12 +16,19 @@ import (
 	"gapless/feed/lawtest"
 )
 
-// draft is an event to publish.
-type draft struct {
-	ID    string          `json:"id"`
-	Topic string          `json:"topic"`
-	Type  string          `json:"type"`
-	Data  json.RawMessage `json:"data"`
+// draft is an event to publish. Its strings need no escape; Data is JSON.
+type draft struct{ ID, Topic, Type, Data string }
+
+// encode makes a batch of drafts.
+func encode(drafts []draft) []byte {
+	body := []byte{'['}
+	for i, d := range drafts {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = fmt.Appendf(body, `{"id":"%s","topic":"%s","type":"%s","data":%s}`, d.ID, d.Topic, d.Type, d.Data)
+	}
+	return append(body, ']')
 }
 
 // publisher publishes over HTTP on one kept connection and records each answer. One goroutine uses it.
@@ -30,8 +37,9 @@ type publisher struct {
 	h      *history
 	name   string // the first part of its ids
 	topics []string
-	size   int // bytes of an event's data
-	n      int // events so far
+	size   int  // bytes of an event's data
+	n      int  // events so far
+	light  bool // record no payloads, where all readers are light
 	client http.Client
 }
 
@@ -48,7 +56,7 @@ func (p *publisher) drafts(n int) []draft {
 		p.n++
 		data := fmt.Sprintf(`{"n":%d,"pad":""}`, p.n)
 		data = data[:len(data)-2] + strings.Repeat("x", max(0, p.size-len(data))) + `"}`
-		drafts[i] = draft{ID: fmt.Sprintf("%s-%d", p.name, p.n), Topic: p.topics[p.n%len(p.topics)], Type: "tick", Data: json.RawMessage(data)}
+		drafts[i] = draft{ID: fmt.Sprintf("%s-%d", p.name, p.n), Topic: p.topics[p.n%len(p.topics)], Type: "tick", Data: data}
 	}
 	return drafts
 }
@@ -60,10 +68,7 @@ func (p *publisher) publish(ctx context.Context, n int) (time.Duration, error) {
 }
 
 func (p *publisher) send(ctx context.Context, drafts []draft) (time.Duration, error) {
-	body, err := json.Marshal(drafts)
-	if err != nil {
-		return 0, err
-	}
+	body := encode(drafts)
 	begin := time.Now()
 	var answer struct {
 		Epoch  string `json:"epoch"`
@@ -83,7 +88,10 @@ func (p *publisher) send(ctx context.Context, drafts []draft) (time.Duration, er
 		err = fmt.Errorf("publish: %d answers for %d events", len(answer.Events), len(drafts))
 	}
 	for i, d := range drafts {
-		rec := lawtest.Record{Kind: lawtest.KindPublish, ID: d.ID, Topic: d.Topic, Type: d.Type, Data: string(d.Data), Status: status}
+		rec := lawtest.Record{Kind: lawtest.KindPublish, ID: d.ID, Topic: d.Topic, Type: d.Type, Status: status}
+		if !p.light {
+			rec.Data = d.Data
+		}
 		switch {
 		case err == nil:
 			e := answer.Events[i]
@@ -117,7 +125,7 @@ func (p *publisher) must(t *testing.T, n, batch int) []time.Duration {
 func (p *publisher) end(t *testing.T) {
 	t.Helper()
 	p.n++
-	d := draft{ID: fmt.Sprintf("%s-%d", p.name, p.n), Topic: "end", Type: "end", Data: json.RawMessage("null")}
+	d := draft{ID: fmt.Sprintf("%s-%d", p.name, p.n), Topic: "end", Type: "end", Data: "null"}
 	if _, err := p.send(bounded(t), []draft{d}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 // resync, and then gives it a snapshot; nobody loops, and each ends with the list that the new log has. The new
 // log's numbers are lower than the old ones, so that a client that filtered by number would see nothing.
 func TestRestartAfterAKill(t *testing.T) {
+	t.Parallel()
 	const pages = 50
 	g := serve(t, "--reconnect-delay", "500ms")
 	h := &history{}
@@ -41,14 +42,14 @@ func TestRestartAfterAKill(t *testing.T) {
 			})
 		})
 	}
-	eventually(t, "all pages have everything", func() bool { return deliveredToAll(readers, 41) }) // 40 and server.status
+	eventually(t, "all pages have everything", func() bool { return deliveredToAll(readers, lawtest.KindEvent, 41) }) // 40 and server.status
 	g.kill()
 	g.start()
 	// They are all back before anything is published: the new log has its server.status alone.
-	eventually(t, "all pages have been told", func() bool { return deliveredToAll(readers, 41+1) })
+	eventually(t, "all pages have been told", func() bool { return deliveredToAll(readers, lawtest.KindEvent, 41+1) })
 	p = newPublisher(t, g, h, "after", 64, "orders.eu", "orders.us")
 	p.must(t, 20, 10)
-	eventually(t, "all pages have everything", func() bool { return deliveredToAll(readers, 41+21) })
+	eventually(t, "all pages have everything", func() bool { return deliveredToAll(readers, lawtest.KindEvent, 41+21) })
 	p.end(t)
 	clients.wait()
 
@@ -73,11 +74,11 @@ func TestRestartAfterAKill(t *testing.T) {
 	h.judge(t, lawtest.Options{MustReach: true, Log: log})
 }
 
-// deliveredToAll reports whether every reader got so many events, over all its connections.
-func deliveredToAll(readers []*reader, events int) bool {
+// deliveredToAll reports whether every reader got so many frames of a kind, over all its connections.
+func deliveredToAll(readers []*reader, kind lawtest.Kind, frames int) bool {
 	return !slices.ContainsFunc(readers, func(r *reader) bool {
-		n, _ := r.state(lawtest.KindEvent)
-		return n < events
+		n, _ := r.state(kind)
+		return n < frames
 	})
 }
 
