@@ -94,6 +94,9 @@ func TestUnkeyedWritesAreLocal(t *testing.T) {
 		{".localhost", "", false},
 		{"localhost:8080", "http://localhost:5173", false}, // may read, see below
 		{"evil.example:8080", "http://evil.example:8080", false},
+		{"localhost:8080", "foo://localhost:8080", false},
+		{"localhost:8080", "//localhost:8080", false},
+		{"localhost:8080", "http://a@localhost:8080", false},
 	}
 	cors := func(o *options) { o.server.CORSOrigins = []string{"http://localhost:5173"} }
 	g := start(t, cors)
@@ -109,7 +112,7 @@ func TestUnkeyedWritesAreLocal(t *testing.T) {
 		for _, r := range []struct {
 			method, path string
 			done         int
-		}{{"POST", "/api/v1/events", 201}, {"DELETE", "/api/v1/connections/x", 404}} {
+		}{{"POST", "/api/v1/events", 201}, {"DELETE", "/api/v1/connections/x", 404}, {"GET", "/api/v1/connections", 200}} {
 			a := g.do(r.method, r.path, "{}", headers...)
 			if c.allowed && a.status != r.done {
 				t.Errorf("%s to %q from %q: %d %s", r.method, c.host, c.origin, a.status, a.body)

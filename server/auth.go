@@ -64,11 +64,11 @@ func (s *Server) checkKey(r *http.Request) error {
 	return nil
 }
 
-// guardWrite is requireKey and, where no key is configured and nobody has
+// guard is requireKey and, where no key is configured and nobody has
 // consented to that, the check that a page somewhere on the web is not behind
 // the request: neither under a foreign origin, nor under a name of its own
 // that was made to resolve to this machine (DNS rebinding).
-func (s *Server) guardWrite(next http.Handler) http.Handler {
+func (s *Server) guard(next http.Handler) http.Handler {
 	guarded := s.requireKey(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(s.keys) == 0 && !s.cfg.Open {
@@ -84,7 +84,7 @@ func (s *Server) guardWrite(next http.Handler) http.Handler {
 func (s *Server) checkLocal(r *http.Request) error {
 	const remedy = "; set a publish key (--publish-key), or consent to open writes (--open)"
 	if !isLoopback(r.Host) {
-		return problemf(codeForbidden, "without a publish key, only requests to a loopback host may write, not to %q"+remedy, clip(r.Host))
+		return problemf(codeForbidden, "without a publish key, only requests to a loopback host may do this, not to %q"+remedy, clip(r.Host))
 	}
 	// Browsers send Origin with every write; other clients do not. The CORS
 	// list is no help: it is for reading.
@@ -92,7 +92,7 @@ func (s *Server) checkLocal(r *http.Request) error {
 		if strings.EqualFold(origin, ownOrigin(r)) {
 			continue
 		}
-		return problemf(codeForbidden, "without a publish key, a page of the origin %q may not write"+remedy, clip(origin))
+		return problemf(codeForbidden, "without a publish key, a page of the origin %q may not do this"+remedy, clip(origin))
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 	body := newBodyReader(w, r.Body, bodyIdle)
 	var buf bytes.Buffer
-	if n := r.ContentLength; n > 0 && n <= 1<<20 {
+	// What is announced may never come: memory grows with what does.
+	if n := r.ContentLength; n > 0 && n <= 16<<10 {
 		buf.Grow(int(n) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(io.LimitReader(body, most+1))

@@ -11,7 +11,7 @@ import (
 // defaults are what a publish request says for events that do not say it.
 type defaults struct {
 	typ, topic string
-	id         string // of a body that is one payload
+	id         string // of a body that is one event
 	key        string // Idempotency-Key: gives ids where there are none
 }
 
@@ -48,18 +48,38 @@ func (d defaults) fill(draft *feed.Draft, n int) {
 	}
 }
 
+// misplacedID refuses the id of the query where the events have their own, or
+// are several: without it, a publisher would believe its retries idempotent.
+func (d defaults) misplacedID() error {
+	if d.id == "" {
+		return nil
+	}
+	return problemf(feed.CodeInvalid, "id: the parameter is for a body that is one event without an id; put the ids into the events, or send an Idempotency-Key")
+}
+
 // decodeJSON reads a body of application/json: one publish object, or an
 // array of them.
-func decodeJSON(body []byte) ([]feed.Draft, error) {
+func decodeJSON(body []byte, d defaults) ([]feed.Draft, error) {
 	body = bytes.TrimPrefix(body, bom)
 	if err := checkJSON(body); err != nil {
 		return nil, err
 	}
-	if !isArray(body) {
-		draft, err := decodeObject(body)
-		return []feed.Draft{draft}, err
+	if isArray(body) {
+		if err := d.misplacedID(); err != nil {
+			return nil, err
+		}
+		return decodeArray(body, decodeObject)
 	}
-	return decodeArray(body, decodeObject)
+	draft, err := decodeObject(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case draft.ID == "":
+		draft.ID = d.id
+	default:
+		err = d.misplacedID()
+	}
+	return []feed.Draft{draft}, err
 }
 
 // decodeArray decodes each element of an array of valid JSON.

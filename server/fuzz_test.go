@@ -61,7 +61,7 @@ func FuzzPublishJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		drafts, err := decodeJSON(body)
+		drafts, err := decodeJSON(body, defaults{})
 		if err != nil {
 			var p *problem
 			if !errors.As(err, &p) || p.Status != 400 && p.Status != 413 {

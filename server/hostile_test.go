@@ -119,7 +119,7 @@ func TestHostileJSON(t *testing.T) {
 		"escaped line ends":    {`{"a\r\nid: 9":"\u000d\u000a"}`, `{"a\r\nid: 9":"\u000d\u000a"}`},
 		"surrogate pair":       {`"\ud83d\ude00"`, `"\ud83d\ude00"`},
 		"line separator":       {"\"\u2028\"", "\"\u2028\""},
-		"deep":                 {strings.Repeat("[", 999) + strings.Repeat("]", 999), strings.Repeat("[", 999) + strings.Repeat("]", 999)},
+		"deep":                 {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), strings.Repeat("[", 1000) + strings.Repeat("]", 1000)},
 		"deep objects":         {strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900), strings.Repeat(`{"a":`, 900) + "1" + strings.Repeat("}", 900)},
 		"brackets in a string": {`"[[[{{{\"]]"`, `"[[[{{{\"]]"`},
 		"null":                 {"null", "null"},

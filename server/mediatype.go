@@ -21,10 +21,13 @@ const (
 
 // formOf reads a request's Content-Type and encoding. The error is a 415.
 func formOf(h http.Header) (bodyForm, error) {
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return 0, problemf(codeUnsupportedMedia, "Content-Encoding: %q is not taken; send the body as it is", clip(coding))
+	for _, coding := range h.Values("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return 0, problemf(codeUnsupportedMedia, "Content-Encoding: %q is not taken; send the body as it is", clip(coding))
+		}
 	}
-	contentType := h.Get("Content-Type")
+	// Said twice it is malformed, as HTTP joins the two.
+	contentType := strings.Join(h.Values("Content-Type"), ", ")
 	binary := isBinaryCloudEvent(h)
 	if contentType == "" && binary {
 		return formCloudBinary, nil

@@ -8,10 +8,6 @@ import (
 	"gapless/feed"
 )
 
-// maxNesting bounds the depth of a JSON body. Clients decode an event inside
-// an envelope inside a page, and have bounds of their own.
-const maxNesting = 1000
-
 var bom = []byte("\xef\xbb\xbf") // read-only
 
 // checkJSON returns an error where b is not exactly one JSON text (RFC 8259).
@@ -20,27 +16,7 @@ func checkJSON(b []byte) error {
 		var nothing json.RawMessage
 		return problemf(feed.CodeInvalid, "not valid JSON: %v", json.Unmarshal(b, &nothing))
 	}
-	if depthOf(b) > maxNesting {
-		return problemf(feed.CodeInvalid, "the JSON nests more than %d levels", maxNesting)
-	}
 	return nil
-}
-
-// depthOf returns how deep valid JSON nests.
-func depthOf(b []byte) int {
-	depth, deepest := 0, 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = endOfString(b, i) - 1
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth--
-		}
-	}
-	return deepest
 }
 
 // members calls visit for each member of the object b, which is valid JSON,

@@ -119,7 +119,7 @@ func (c *chunk) take(line []byte, number int) error {
 	if number == 1 {
 		line = bytes.TrimPrefix(line, bom)
 	}
-	if line = bytes.TrimSpace(line); len(line) == 0 {
+	if line = bytes.Trim(line, " \t\r\n"); len(line) == 0 {
 		return nil
 	}
 	if err := checkJSON(line); err != nil {

@@ -62,6 +62,7 @@ func TestLines(t *testing.T) {
 		{"bad topic, found by the feed", "{}\n{}\n{\"topic\":\"a b\"}\n{}\n", 400, 2, 3, "invalid"},
 		{"reserved", "{}\n{\"type\":\"heartbeat\"}\n{}\n", 400, 1, 2, "invalid"},
 		{"unfinished last line", "{}\n{\"data\":", 400, 1, 2, "invalid"},
+		{"white space that is not JSON's", "{}\n\u00a0{}\n", 400, 1, 2, "invalid"},
 		{"second mark", "{}\n\ufeff{}\n", 400, 1, 2, "invalid"},
 		{"conflict", "{\"id\":\"c\",\"data\":1}\n{}\n{\"id\":\"c\",\"data\":2}\n{}\n", 409, 2, 3, "id_conflict"},
 	}

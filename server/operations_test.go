@@ -185,7 +185,16 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 			}
 		}
 	}
+	for _, path := range []string{"/nothing", "/%65vents"} {
+		for _, method := range []string{"GET", "PROPFIND", "OPTIONS"} {
+			if a := g.do(method, path, ""); a.status != 404 || a.code() != "not_found" {
+				t.Errorf("%s %s: %d %s, want 404", method, path, a.status, a.body)
+			}
+		}
+	}
 	for _, c := range []struct{ method, path, allow string }{
+		{"GET", "/api/v1/connections/a%2fb", "DELETE, OPTIONS"},
+		{"PROPFIND", "/events", "GET, HEAD, OPTIONS"},
 		{"POST", "/events", "GET, HEAD, OPTIONS"},
 		{"DELETE", "/api/v1/events", "GET, HEAD, POST, OPTIONS"},
 		{"PUT", "/api/v1/events", "GET, HEAD, POST, OPTIONS"},
@@ -219,6 +228,16 @@ func TestPagesArePassedThrough(t *testing.T) {
 	} {
 		if a := g.do("GET", path, ""); a.status != 200 || string(a.body) != want {
 			t.Errorf("%s: %d %q", path, a.status, a.body)
+		}
+	}
+}
+
+// What a page's handler does not have is a problem as everywhere.
+func TestMissingPagesAreProblems(t *testing.T) {
+	g := start(t, func(o *options) { o.server.Dashboard = http.NotFoundHandler() })
+	for _, method := range []string{"GET", "HEAD"} {
+		if a := g.do(method, "/dashboard/nothing.js", ""); a.status != 404 || method == "GET" && a.code() != "not_found" {
+			t.Errorf("%s: %d %s", method, a.status, a.body)
 		}
 	}
 }

@@ -85,6 +85,11 @@ func (w writer) writeFrames(frames []*feed.Frame, pool *pieces) error {
 		}
 		joined = append(joined, frame.Bytes...)
 	}
+	if len(joined) == 0 { // the last piece has used up some of its time
+		if err := w.control.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
+			return err
+		}
+	}
 	if err := w.write(joined); err != nil {
 		return err
 	}

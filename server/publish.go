@@ -41,6 +41,12 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		s.reject(w, r, err)
 		return
 	}
+	if form == formLines || form == formCloudEvent || form == formCloudBatch || form == formCloudBinary {
+		if err := d.misplacedID(); err != nil {
+			s.reject(w, r, err)
+			return
+		}
+	}
 	if form == formLines {
 		s.publishLines(w, r, d, begin)
 		return
@@ -80,7 +86,7 @@ func decodeBody(body []byte, form bodyForm, d defaults, h http.Header) (drafts [
 	var draft feed.Draft
 	switch form {
 	case formJSON:
-		drafts, err = decodeJSON(body)
+		drafts, err = decodeJSON(body, d)
 		if label = labelJSON; err == nil && len(drafts) != 1 {
 			label = labelBatch
 		}

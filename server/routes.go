@@ -17,7 +17,12 @@ func (s *Server) routes() http.Handler {
 		s.reject(w, r, problemf(codeNotFound, "there is nothing at this path"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Allow", strings.Join(allowed(r, req.URL.Path), ", "))
+		methods := allowed(r, req)
+		if len(methods) == 0 { // a method that chi does not know
+			s.reject(w, req, problemf(codeNotFound, "there is nothing at this path"))
+			return
+		}
+		w.Header().Set("Allow", strings.Join(methods, ", "))
 		s.reject(w, req, problemf(codeMethodNotAllowed, "the path takes another method: see the Allow header"))
 	})
 	read := func(pattern string, handler http.HandlerFunc) {
@@ -27,12 +32,12 @@ func (s *Server) routes() http.Handler {
 
 	read("/events", s.events)
 	read("/api/v1/events", s.catchUp)
-	r.With(s.guardWrite).Post("/api/v1/events", s.publish)
+	r.With(s.guard).Post("/api/v1/events", s.publish)
 
 	read("/api/v1/status", s.status)
-	r.With(s.requireKey).Get("/api/v1/connections", s.connections)
-	r.With(s.requireKey).Head("/api/v1/connections", s.connections)
-	r.With(s.guardWrite).Delete("/api/v1/connections/{id}", s.cut)
+	r.With(s.guard).Get("/api/v1/connections", s.connections)
+	r.With(s.guard).Head("/api/v1/connections", s.connections)
+	r.With(s.guard).Delete("/api/v1/connections/{id}", s.cut)
 
 	read("/healthz", s.healthz)
 	read("/readyz", s.readyz)
@@ -42,11 +47,11 @@ func (s *Server) routes() http.Handler {
 		read("/openapi.yaml", s.openAPI)
 	}
 	if s.cfg.Dashboard != nil {
-		read("/", s.cfg.Dashboard.ServeHTTP)
-		read("/dashboard/*", s.cfg.Dashboard.ServeHTTP)
+		read("/", s.page(s.cfg.Dashboard))
+		read("/dashboard/*", s.page(s.cfg.Dashboard))
 	}
 	if s.cfg.Example != nil {
-		read("/example", s.cfg.Example.ServeHTTP)
+		read("/example", s.page(s.cfg.Example))
 	}
 	if s.cfg.Client != nil {
 		read("/client.js", s.cfg.Client.ServeHTTP)
@@ -54,12 +59,53 @@ func (s *Server) routes() http.Handler {
 	return r
 }
 
+// page serves a handler that was passed in. What it does not have is a
+// problem as everywhere.
+func (s *Server) page(pages http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		pw := &pageWriter{ResponseWriter: w}
+		pages.ServeHTTP(pw, r)
+		if pw.missing {
+			s.fail(w, r, problemf(codeNotFound, "there is nothing at this path"))
+		}
+	}
+}
+
+// pageWriter keeps a 404 to itself.
+type pageWriter struct {
+	http.ResponseWriter
+	missing bool
+}
+
+// Unwrap gives the writer beneath, as http.ResponseController asks for it.
+func (w *pageWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader passes on every status but 404.
+func (w *pageWriter) WriteHeader(status int) {
+	if w.missing = status == http.StatusNotFound; !w.missing {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write drops the body of a 404.
+func (w *pageWriter) Write(b []byte) (int, error) {
+	if w.missing {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) {
 	s.respond(w, http.StatusOK, "application/yaml", s.cfg.OpenAPI)
 }
 
-// allowed lists the methods that a path takes; none where it does not exist.
-func allowed(routes chi.Routes, path string) []string {
+// allowed lists the methods that a request's path takes; none where it does
+// not exist. The path is the one that chi routes by.
+func allowed(routes chi.Routes, r *http.Request) []string {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
 		if routes.Match(chi.NewRouteContext(), method, path) {
@@ -81,7 +127,7 @@ func (s *Server) answerOptions(routes chi.Routes) func(http.Handler) http.Handle
 				next.ServeHTTP(w, r)
 				return
 			}
-			methods := allowed(routes, r.URL.Path)
+			methods := allowed(routes, r)
 			if len(methods) == 0 && r.URL.Path != "*" {
 				s.reject(w, r, problemf(codeNotFound, "there is nothing at this path"))
 				return

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"net"
 	"time"
 
@@ -14,9 +15,10 @@ func tune(c *net.TCPConn, silence time.Duration) error {
 	if err != nil {
 		return err
 	}
+	ms := int(min(silence.Milliseconds(), math.MaxInt32))
 	var set error
 	err = raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
 	})
 	if err != nil {
 		return err
