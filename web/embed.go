@@ -26,9 +26,9 @@ const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 	"img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 // examplePolicy is the Content-Security-Policy of the sample page; %s is the
-// digest of its one inline script. It shows no image, but browsers ask for the
-// site's icon.
-const examplePolicy = "default-src 'none'; script-src 'sha256-%s'; connect-src 'self'; img-src 'self'; " +
+// digest of its one inline script. Its icon is an empty one, so that browsers
+// do not ask for /favicon.ico.
+const examplePolicy = "default-src 'none'; script-src 'sha256-%s'; connect-src 'self'; img-src data:; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 // clientPolicy is the Content-Security-Policy of the browser client. The page
