@@ -236,7 +236,7 @@ func TestLogsKeepSecrets(t *testing.T) {
 	if strings.Contains(text, "hush") {
 		t.Errorf("a secret is in the log:\n%s", text)
 	}
-	for _, want := range []string{`"path":"/events"`, `"connection_id":"`, `"delivered":`, `"method":"POST"`, `"status":201`, `"status":403`, `"remote":"127.0.0.1:`, `"message":"ready"`, `"message":"draining"`, `"message":"stopped"`} {
+	for _, want := range []string{`"path":"/events"`, `"connection_id":"`, `"delivered":`, `"method":"POST"`, `"status":201`, `"status":403`, `"remote":"127.0.0.1:`, `"message":"ready"`, `"message":"draining"`, `"message":"stopped"`, `"duration_ms":`, `"took_ms":`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log:\n%s", want, text)
 		}

@@ -75,7 +75,7 @@ func (s *Server) record(next http.Handler) http.Handler {
 			s.metrics.request(chi.RouteContext(r.Context()).RoutePattern(), r.Method, status, took)
 			ev := s.log.WithLevel(levelOf(status, rec.note.connection != ""))
 			ev.Str("method", clip(r.Method)).Str("path", clip(r.URL.Path)).Int("status", status).
-				Int64("bytes", rec.bytes).Dur("duration", took).Str("remote", r.RemoteAddr)
+				Int64("bytes", rec.bytes).Dur("duration_ms", took).Str("remote", r.RemoteAddr)
 			if rec.note.connection != "" {
 				ev.Str("connection_id", rec.note.connection).Uint64("delivered", rec.note.delivered).Str("ended", rec.note.ended)
 			}

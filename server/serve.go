@@ -118,7 +118,7 @@ func (s *Server) shutDown(ctx context.Context, hs *http.Server, ln *listener, ti
 	if err != nil {
 		s.log.Warn().Err(err).Msg("closing the listener failed")
 	}
-	s.log.Info().Dur("took", time.Since(begin)).Msg("stopped")
+	s.log.Info().Dur("took_ms", time.Since(begin)).Msg("stopped")
 }
 
 // httpLog passes on what net/http says about connections.

@@ -17,7 +17,7 @@ import (
 
 // clientFlags say which gateway a command talks to, and as whom.
 type clientFlags struct {
-	URL       string `placeholder:"URL" help:"The gateway, such as http://127.0.0.1:8080. Default: where GAPLESS_LISTEN says, else that."`
+	URL       string `placeholder:"URL" help:"The gateway. Default: where GAPLESS_LISTEN says, else http://127.0.0.1:8080."`
 	Token     string `placeholder:"KEY" help:"Key to send as bearer token."`
 	TokenFile string `placeholder:"FILE" help:"File that holds the key."`
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,7 +14,12 @@ import (
 
 // fileResolver gives flags the values of a YAML file. It comes after the
 // command line and the environment, before the defaults.
-type fileResolver struct{ values map[string]string }
+type fileResolver struct {
+	path   string
+	values map[string]string
+	lines  map[string]int // where each value stands
+	used   map[string]int // the lines of the values that nothing overrides
+}
 
 // loadConfigFile reads a YAML mapping from flag names to values. A key that
 // is none of the flags is an error, for a typing error would otherwise leave
@@ -26,36 +33,44 @@ func loadConfigFile(path string, flags []*kong.Flag) (*fileResolver, error) {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, fmt.Errorf("config file %s: %w", path, err)
 	}
-	r := &fileResolver{values: make(map[string]string)}
+	r := &fileResolver{path: path, values: make(map[string]string), lines: make(map[string]int), used: make(map[string]int)}
 	if document.Kind == 0 {
 		return r, nil // nothing but comments
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("config file %s: line %d: want a mapping from flag names to values", path, root.Line)
+		return nil, fmt.Errorf("config file %s, line %d: want a mapping from flag names to values", path, root.Line)
 	}
 	var names, unknown []string
+	allowed := make(map[string]*kong.Flag)
 	for _, flag := range flags {
 		if flag.Name != "help" && flag.Name != "config" {
 			names = append(names, flag.Name)
+			allowed[flag.Name] = flag
 		}
 	}
 	seen := make(map[string]int)
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if line, ok := seen[key.Value]; ok {
-			return nil, fmt.Errorf("config file %s: line %d: %s is set already, on line %d", path, key.Line, key.Value, line)
+			return nil, fmt.Errorf("config file %s, line %d: %s is set already, on line %d", path, key.Line, key.Value, line)
 		}
 		seen[key.Value] = key.Line
-		if !slices.Contains(names, key.Value) {
+		flag := allowed[key.Value]
+		if flag == nil {
 			unknown = append(unknown, fmt.Sprintf("%q (line %d)", key.Value, key.Line))
 			continue
 		}
 		if value.Tag == "!!null" {
 			continue
 		}
-		if r.values[key.Value], err = flagText(value); err != nil {
-			return nil, fmt.Errorf("config file %s: line %d: %s: %w", path, key.Line, key.Value, err)
+		text, err := flagText(value)
+		if err == nil {
+			err = try(flag, value, text)
+		}
+		r.values[key.Value], r.lines[key.Value] = text, key.Line
+		if err != nil {
+			return nil, fmt.Errorf("config file %s, line %d: %s: %w", path, key.Line, key.Value, err)
 		}
 	}
 	if len(unknown) > 0 {
@@ -64,6 +79,20 @@ func loadConfigFile(path string, flags []*kong.Flag) (*fileResolver, error) {
 			path, strings.Join(unknown, ", "), strings.Join(names, ", "))
 	}
 	return r, nil
+}
+
+// try decodes a value as the flag would, for an error that the file's name and
+// the line can be put before.
+func try(flag *kong.Flag, node *yaml.Node, text string) error {
+	if flag.Name == "publish-key" && text == "" && (node.Kind != yaml.SequenceNode || len(node.Content) > 0) {
+		return errors.New("the key is empty: give it a value, or leave the line out")
+	}
+	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
+		return fmt.Errorf("%q: want one of %s", text, strings.Join(flag.EnumSlice(), ", "))
+	}
+	target := reflect.New(flag.Target.Type()).Elem()
+	decode := &kong.DecodeContext{Value: flag.Value, Scan: kong.Scan().PushTyped(text, kong.FlagValueToken)}
+	return flag.Mapper.Decode(decode, target)
 }
 
 // flagText writes a YAML value as it would stand on a command line.
@@ -95,6 +124,7 @@ func (r *fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 	if !ok || envSet(flag) {
 		return nil, nil
 	}
+	r.used[flag.Name] = r.lines[flag.Name]
 	return value, nil
 }
 

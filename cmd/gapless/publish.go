@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -33,7 +35,7 @@ Examples:
   gapless publish --text 42
   gapless publish --id invoice-4711 '{"total":99}'
   generate-events | gapless publish
-  gapless publish - --topic import < events.ndjson`
+  gapless publish --topic import < events.ndjson`
 }
 
 // Run publishes the argument, or what stdin holds.
@@ -56,6 +58,9 @@ func (c *publishCommand) Run(ctx context.Context, con *console) error {
 		}
 		return c.publishLines(ctx, con, cl, retry)
 	}
+	if err := c.refuseFile(); err != nil {
+		return err
+	}
 	body, err := c.body()
 	if err != nil {
 		return err
@@ -70,6 +75,29 @@ func (c *publishCommand) Run(ctx context.Context, con *console) error {
 	}
 	_, err = fmt.Fprintf(con.out, "%s\n", answer)
 	return err
+}
+
+// refuseFile takes a file's name for what was most likely meant: its content.
+// What is valid JSON is no such slip, whatever files are called.
+func (c *publishCommand) refuseFile() error {
+	if c.Text || json.Valid([]byte(*c.Data)) {
+		return nil
+	}
+	for _, name := range []string{*c.Data, strings.TrimPrefix(*c.Data, "@")} {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			return usageErrorf("%q is a file; to send its lines: gapless publish < %s; to publish the text itself: --text", name, shellWord(name))
+		}
+	}
+	return nil
+}
+
+// shellWord writes a name so that a shell takes it for one word.
+func shellWord(name string) string {
+	const plain = "-._/+,:@%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	if strings.Trim(name, plain) == "" {
+		return name
+	}
+	return "'" + strings.ReplaceAll(printable(name), "'", `'\''`) + "'"
 }
 
 // body is the publish object of the argument.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/rs/zerolog"
 
@@ -117,6 +118,9 @@ func (c *serveCommand) Run(ctx context.Context, con *console) error {
 		return &exitError{exitUsage, err}
 	}
 	if ln, err = new(net.ListenConfig).Listen(ctx, "tcp", c.Listen); err != nil {
+		if host, _, splitErr := net.SplitHostPort(c.Listen); splitErr == nil && errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w; --listen %s picks another", err, net.JoinHostPort(host, "PORT"))
+		}
 		return errors.Join(err, gw.log.Close())
 	}
 	// The feed outlives ctx: it serves the streams while they drain.

@@ -5,17 +5,22 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"gapless/feed"
 )
 
 // serveFlags are what serve can be told. Each is a flag, an environment
 // variable GAPLESS_<NAME> and a key of the config file, in this precedence.
 type serveFlags struct {
 	Config string `help:"YAML file with flag names as keys." placeholder:"FILE"`
+
+	file *fileResolver // what --config names; nil: none
 
 	Listen       string        `group:"Server" default:"127.0.0.1:8080" help:"Address to listen on, host:port. Port 0 takes a free one."`
 	Node         string        `group:"Server" default:"${hostname}" help:"Name of this process in its status."`
@@ -46,7 +51,9 @@ type serveFlags struct {
 	ReconnectDelay  time.Duration `group:"Streams" default:"2s" help:"When clients are asked to come back, give or take a quarter."`
 }
 
-// BeforeResolve reads the config file, if there is one.
+// BeforeResolve reads the config file, if there is one. It refuses a key that
+// was given on the command line and is empty: an unset shell variable must not
+// open the gateway.
 func (f *serveFlags) BeforeResolve(ctx *kong.Context) error {
 	flags := ctx.Selected().Flags
 	for _, flag := range flags {
@@ -55,7 +62,17 @@ func (f *serveFlags) BeforeResolve(ctx *kong.Context) error {
 			if err != nil {
 				return err
 			}
+			f.file = resolver
 			ctx.AddResolver(resolver)
+		}
+	}
+	for _, path := range ctx.Path {
+		if path.Flag == nil || path.Flag.Name != "publish-key" && path.Flag.Name != "publish-key-file" {
+			continue
+		}
+		// Splitting at commas leaves nothing of an empty key.
+		if value := reflect.ValueOf(ctx.FlagValue(path.Flag)); value.Len() == 0 {
+			return fmt.Errorf("--%s is empty, as an unset shell variable leaves it: give it a value, or leave the flag out", path.Flag.Name)
 		}
 	}
 	return nil
@@ -68,7 +85,7 @@ func (f *serveFlags) complete() error {
 	var errs []error
 	want := func(ok bool, flag string, value any, allowed string) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("--%s %v: want %s", flag, value, allowed))
+			errs = append(errs, fmt.Errorf("%s %v: want %s", f.named(flag), value, allowed))
 		}
 	}
 	const positive = "a duration above 0, such as 15s"
@@ -95,9 +112,14 @@ func (f *serveFlags) complete() error {
 	}
 	want(err == nil, "listen", strconv.Quote(f.Listen), "host:port with a port of 0 to 65535, such as 127.0.0.1:8080")
 
+	for _, typ := range f.HideTypes {
+		if !validType(typ) {
+			errs = append(errs, noTypeError(f.named("hide-types"), typ))
+		}
+	}
 	for _, key := range f.PublishKey {
 		if !validKey(key) {
-			errs = append(errs, errors.New("--publish-key: a key (not shown) is empty or has characters that a bearer token cannot carry: want letters, digits and -._~+/="))
+			errs = append(errs, fmt.Errorf("%s: a key (not shown) is empty or has characters that a bearer token cannot carry: want letters, digits and -._~+/=", f.named("publish-key")))
 		}
 	}
 	fileKeys, err := readKeys(f.PublishKeyFile)
@@ -119,6 +141,26 @@ func (f *serveFlags) complete() error {
 		return &exitError{exitUsage, errors.Join(errs...)}
 	}
 	return nil
+}
+
+// named is how an error calls a flag: as the flag, or by file and line where
+// its value comes from the config file.
+func (f *serveFlags) named(flag string) string {
+	if f.file != nil && f.file.used[flag] > 0 {
+		return fmt.Sprintf("config file %s, line %d: %s", f.file.path, f.file.used[flag], flag)
+	}
+	return "--" + flag
+}
+
+// validType reports whether events can have such a type.
+func validType(typ string) bool {
+	_, err := feed.NewFilter(nil, []string{typ}, false)
+	return err == nil
+}
+
+// noTypeError says what a type has to be. where names the value's origin.
+func noTypeError(where, typ string) error {
+	return usageErrorf("%s: %q is no type (letters, digits and ._:/-, at most %d; patterns are not supported)", where, typ, feed.MaxTypeBytes)
 }
 
 // origins is the list without the word that stands for an empty one.

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"gapless/feed"
 	"gapless/feed/upstream"
 )
@@ -67,19 +65,22 @@ func (c *tailCommand) Run(ctx context.Context, con *console) error {
 	if cl.token != "" {
 		header.Set("Authorization", "Bearer "+cl.token)
 	}
-	// Why a connection was lost matters to whoever looks at a pipe, too.
-	logger := zerolog.New(consoleWriter(con)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+	p := &printer{out: con.out, notices: con.err, format: format, start: c.start(), colour: colours(con)}
 	stream, err := upstream.New(upstream.Config{
 		URL:         cl.at("/events?" + query.Encode()),
 		Header:      header,
 		LastEventID: c.Since,
 		IdleTimeout: silence,
-		Logger:      logger,
+		// The gateway has answered, or has sent this client away with a time to
+		// come back at.
+		Settled: func(ev upstream.Event) bool {
+			return ev.Type == feed.TypeConnected || ev.Type == feed.TypeResync || ev.Type == feed.TypeDraining
+		},
+		OnWait: p.waiting,
 	})
 	if err != nil {
 		return err
 	}
-	p := &printer{out: con.out, notices: con.err, format: format, colour: colours(con)}
 	left := c.Count
 	err = stream.Run(ctx, func(_ context.Context, ev upstream.Event) error {
 		printed, err := p.print(ev)
@@ -109,23 +110,33 @@ func (c *tailCommand) query() (url.Values, error) {
 			return nil, usageErrorf("--since %q: want EPOCH-SEQ or EPOCH-SEQ-FENCE, as an event's id carries it", c.Since)
 		}
 	}
+	for _, typ := range c.Type {
+		if !validType(typ) {
+			return nil, noTypeError("--type", typ)
+		}
+	}
 	if _, err := feed.NewFilter(c.Topic, c.Type, false); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	if c.Count < 0 {
 		return nil, usageErrorf("--count %d: want 0 or more", c.Count)
 	}
-	start := c.Start
-	if start == "" {
-		start = "live"
-		if c.Since != "" {
-			start = "snapshot"
-		}
-	}
+	start := c.start()
 	if _, err := feed.ParseStart(start); err != nil {
 		return nil, usageErrorf("--start %q: want live, snapshot, all or last:N", start)
 	}
 	return url.Values{"topic": c.Topic, "type": c.Type, "start": {start}}, nil
+}
+
+// start is where to begin without a cursor, and after a resync.
+func (c *tailCommand) start() string {
+	switch {
+	case c.Start != "":
+		return c.Start
+	case c.Since != "":
+		return "snapshot"
+	}
+	return "live"
 }
 
 // refusal says what an answer means that waiting does not heal.

@@ -113,7 +113,7 @@ func TestTailTellsEveryResyncInEveryFormat(t *testing.T) {
 				t.Errorf("%s %s: printed %v, %v, %q", format, reason, printed, err, out.String())
 			}
 			text := notices.String()
-			if !strings.Contains(text, "resync: ") || !strings.Contains(text, "("+string(reason)+")") {
+			if !strings.Contains(text, "resync ("+string(reason)+"): ") {
 				t.Errorf("%s %s: %q", format, reason, text)
 			}
 			meanings[text] = true

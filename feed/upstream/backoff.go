@@ -11,6 +11,9 @@ import (
 // A wait is the server's floor plus full jitter: an even choice from a window that starts at base and doubles
 // up to limit. The jitter comes on top of the floor, so that clients which were all told the same floor
 // do not all come back at the same moment.
+//
+// After a settled connection the window of the one wait is half the floor, for then the server has spread its clients
+// itself. A floor below an eighth of base is too small to pace anything: the window is base then.
 type backoff struct {
 	base, limit, maxFloor, stable time.Duration
 	jitter                        func(time.Duration) time.Duration
@@ -21,13 +24,17 @@ type backoff struct {
 
 // next returns the wait after a connection that ended as out says.
 func (b *backoff) next(out outcome) time.Duration {
-	if b.window == 0 || out.open >= b.stable {
+	if b.window == 0 || out.open >= b.stable || out.settled {
 		b.window = b.base
 	}
 	if out.retry != unset {
 		b.retry = out.retry
 	}
 	floor := min(max(b.retry, out.retryAfter), b.maxFloor)
+	if out.settled && floor > 0 && floor >= b.base/8 {
+		half := floor / 2
+		return floor + min(max(b.jitter(half), 0), half)
+	}
 	wait := floor + min(max(b.jitter(b.window), 0), b.window)
 	b.window = min(2*b.window, b.limit)
 	return wait

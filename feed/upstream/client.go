@@ -93,8 +93,11 @@ func (c *Client) Run(ctx context.Context, handle Handler) error {
 		}
 		delay := pause.next(out)
 		c.enter(StateWaiting)
-		c.cfg.Logger.Info().AnErr("cause", out.err).Dur("open", out.open).Dur("delay", delay).
+		c.cfg.Logger.Info().AnErr("cause", out.err).Dur("open_ms", out.open).Dur("delay_ms", delay).
 			Msg("upstream connection ended, reconnecting after the delay")
+		if c.cfg.OnWait != nil {
+			c.cfg.OnWait(out.err, delay)
+		}
 		if err := sleep(ctx, delay); err != nil {
 			return err
 		}

@@ -52,6 +52,13 @@ type Config struct {
 	MaxFloor time.Duration
 	// StableAfter is how long a stream must have been open for the window to start anew. Default 10 s.
 	StableAfter time.Duration
+	// Settled, if set, is asked of every event, from Run's goroutine, before the handler gets it, whether it shows
+	// that the server serves this client, or ends the stream in good order. Once it has said so of one, the failures
+	// before are forgotten, and the wait after that connection is the server's floor plus a jitter of up to half of
+	// it, however short the stream was: for servers that set a retry field with a thought. Where the floor
+	// is below an eighth of ReconnectDelay, or none, the wait has ReconnectDelay's window as ever. It must not
+	// block, nor keep or change the event.
+	Settled func(Event) bool
 	// IdleTimeout ends a connection on which no byte has arrived for so long, the wait for the response
 	// included, and makes another. Time that the handler takes does not count. 0: never. Set it to a
 	// few heartbeats where the server sends heartbeats: a proxy may keep a connection whose origin is gone.
@@ -64,6 +71,10 @@ type Config struct {
 	// OnState, if set, is called at every change of state, from Run's goroutine, before the handler sees
 	// anything that follows. It must not block.
 	OnState func(State)
+	// OnWait, if set, is called at the start of every wait, from Run's goroutine, after OnState: why the last
+	// connection ended or failed, nil after a clean end of the stream, and how long the wait is. The error's text
+	// may hold what the server or the network said, never the URL. It must not block.
+	OnWait func(cause error, delay time.Duration)
 }
 
 // withDefaults returns cfg checked and completed.

@@ -18,6 +18,7 @@ type outcome struct {
 	open       time.Duration // how long the stream was open; 0 if it never was
 	retry      time.Duration // the last retry field, or unset
 	retryAfter time.Duration // from a refusal's Retry-After
+	settled    bool          // Config.Settled said so of an event
 }
 
 // connection is one request and its stream. The library runs on a goroutine of its own, so that a handler which
@@ -51,14 +52,14 @@ func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
 	go func() { n.done <- result{lib.SubscribeWithContext(connCtx, "", n.offer(connCtx))} }()
 
 	var openedAt time.Time
-	ended := false
+	ended, settled := false, false
 	defer func() {
 		cancel(nil)
 		if !ended {
 			<-n.done
 		}
 		idle.stop()
-		out.retry = n.retry
+		out.retry, out.settled = n.retry, settled
 		if !openedAt.IsZero() {
 			out.open = time.Since(openedAt)
 		}
@@ -72,9 +73,11 @@ func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
 			if ctx.Err() != nil {
 				return outcome{err: ctx.Err(), final: true}
 			}
-			if err := c.take(ctx, m, handle); err != nil {
+			good, err := c.take(ctx, m, handle)
+			if err != nil {
 				return outcome{err: err, final: !errors.Is(err, errForm)}
 			}
+			settled = settled || good
 		case r := <-n.done:
 			ended = true
 			return n.ending(connCtx, r.err)
@@ -82,19 +85,21 @@ func (c *Client) connect(ctx context.Context, handle Handler) (out outcome) {
 	}
 }
 
-// take handles one frame and then, only then, moves the cursor.
-func (c *Client) take(ctx context.Context, m *sse.Event, handle Handler) error {
+// take handles one frame and then, only then, moves the cursor. It reports whether the frame settles the connection.
+func (c *Client) take(ctx context.Context, m *sse.Event, handle Handler) (settled bool, err error) {
 	ev, deliver, err := decode(m)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if deliver {
+		// Asked first: the event belongs to the handler.
+		settled = c.cfg.Settled != nil && c.cfg.Settled(ev)
 		if err := handle(ctx, ev); err != nil {
-			return err
+			return false, err
 		}
 	}
 	c.setLastEventID(ev.ID)
-	return nil
+	return settled, nil
 }
 
 // library returns a client of the library that is good for one connection: it starts from our cursor, makes no

@@ -21,7 +21,9 @@
 // Any end of a connection that waiting may heal is followed by another connection, without limit of number or
 // time: a clean end, an error, no answer, 408, 425, 429, any 5xx. Each wait is the server's floor (the last
 // retry field, or this refusal's Retry-After if that is longer; never above Config.MaxFloor) plus full jitter
-// from a window that doubles, up to Config.MaxDelay, until a stream has stayed open for Config.StableAfter.
+// from a window that doubles, up to Config.MaxDelay, until a stream has stayed open for Config.StableAfter. A
+// caller that knows its server's events can say with Config.Settled which of them show that all is well: the wait
+// after such a connection is the floor plus a jitter of up to half of it.
 //
 // What waiting cannot heal ends Run with a named error: 204, 401, 403, 404, 410 and other refusals, a content
 // type or an encoding that is no readable event stream, an event above Config.MaxEventBytes.

@@ -38,7 +38,7 @@ var (
 // Why a connection ended that is made again. They reach the log, never a caller.
 var (
 	errUnavailable = errors.New("the server is not available now")
-	errIdle        = errors.New("nothing arrived within IdleTimeout")
+	errIdle        = errors.New("nothing arrived within the idle timeout")
 	errForm        = errors.New("a frame lost its form on the way through the client library")
 )
 

@@ -80,6 +80,38 @@ func TestWindowStartsAnewAfterAStableStream(t *testing.T) {
 		2*second, 4*second, 12*second, 4*second, 18*second-1, 16*second)
 }
 
+// TestSettledConnectionForgetsFailures: what the caller calls settled is followed by the floor and at most half of it
+// again, and the next failure is the first one.
+func TestSettledConnectionForgetsFailures(t *testing.T) {
+	settled := func(ev Event) bool { return ev.Type == "hello" }
+	hello := func(retry string) answer { return stream("retry: " + retry + "\nevent: hello\ndata: a\n\n") }
+	wantWaits(t, Config{Jitter: whole, Settled: settled}, []answer{
+		refused, refused, refused, hello("1000"), hello("1000"), refused, refused, stream("data: a\n\n")},
+		2*second, 4*second, 8*second, 1500*time.Millisecond, 1500*time.Millisecond, 3*second, 5*second, 9*second)
+	// It need not be the last event of the stream.
+	wantWaits(t, Config{Jitter: whole, Settled: settled}, []answer{
+		refused, stream("retry: 600\nevent: hello\ndata: a\n\ndata: b\n\n")}, 2*second, 900*time.Millisecond)
+	// No floor, and one that paces nothing.
+	wantWaits(t, Config{Jitter: whole, Settled: settled}, []answer{
+		refused, refused, stream("event: hello\ndata: a\n\n"), hello("0"), hello("249"), hello("250")},
+		2*second, 4*second, 2*second, 2*second, 2249*time.Millisecond, 375*time.Millisecond)
+	// Without it, events say nothing about the server.
+	wantWaits(t, Config{Jitter: whole}, []answer{hello("1000"), hello("1000")}, 3*second, 5*second)
+}
+
+func TestWaitsAreToldWithTheirCause(t *testing.T) {
+	type wait struct {
+		cause error
+		delay time.Duration
+	}
+	var got []wait
+	wantWaits(t, Config{Jitter: whole, OnWait: func(cause error, delay time.Duration) { got = append(got, wait{cause, delay}) }},
+		[]answer{refused, stream("data: a\n\n")}, 2*second, 4*second)
+	if want := []wait{{errRefused, 2 * second}, {nil, 4 * second}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("told %v, want %v", got, want)
+	}
+}
+
 func TestRetryFieldIsTheFloor(t *testing.T) {
 	// It outlives connections, and the jitter comes on top.
 	wantWaits(t, Config{Jitter: whole}, []answer{stream("retry: 5000\n\n"), refused, stream("retry: 0\ndata: a\n\n")},
