@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,37 @@ func (s *suite) testRace(t *testing.T) {
 			}
 			w.checkFence(found.After)
 		})
+	})
+	// The topic is new to the log: whatever the search looked up before the
+	// append, it must not step over the event that came with it.
+	t.Run("a search beside the first event of its topic", func(t *testing.T) {
+		log := s.open(t, Config{})
+		topics := make([]feed.Draft, 2000)
+		for i := range topics {
+			topics[i] = log.draft()
+			topics[i].Topic = fmt.Sprint("other.", i)
+		}
+		for batch := range slices.Chunk(topics, feed.MaxBatchEvents) {
+			log.append(batch...)
+		}
+		for round := range 100 {
+			filter := searched{patterns: []string{fmt.Sprintf("job.%d.*", round)}}.filter(t)
+			draft := log.draft()
+			draft.Topic = fmt.Sprintf("job.%d.begin", round)
+			stored := make(chan uint64, 1)
+			go func() {
+				receipt, err := log.log.Append(log.ctx, []feed.Draft{draft})
+				if err != nil {
+					t.Errorf("append: %v", err)
+					receipt.Events = make([]feed.Appended, 1)
+				}
+				stored <- receipt.Events[0].Seq
+			}()
+			found, err := log.log.Search(log.ctx, feed.Search{Filter: filter, N: 10})
+			if seq := <-stored; err != nil || found.After.Seq >= seq {
+				t.Fatalf("round %d: read after %d of head %d, but the event is %d (%v)", round, found.After.Seq, found.Head.Seq, seq, err)
+			}
+		}
 	})
 }
 

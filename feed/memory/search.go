@@ -30,22 +30,27 @@ func (l *Log) Search(_ context.Context, search feed.Search) (feed.Found, error) 
 	return found, nil
 }
 
-// searchTopics merges the lists of topics that match, from their ends.
+// searchTopics merges the lists of topics that match, from their ends. What
+// was appended since found's bounds were taken is passed over: it may be on a
+// topic that matches and is not listed, so the replay has to bring all of it.
 func (l *Log) searchTopics(search feed.Search, topics []string, found *feed.Found) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	found.Bounds, found.After = l.boundsLocked(), l.head
+	oldest := l.boundsLocked().Oldest
 	candidates := l.candidatesLocked(topics)
-	for matched, scanned := 0, 0; matched < search.N; scanned++ {
+	for matched, scanned := 0, 0; matched < search.N; {
 		seq, ok := candidates.next()
-		if !ok {
+		switch {
+		case !ok:
 			return
-		}
-		if search.ScanLimit > 0 && scanned == search.ScanLimit {
+		case seq > found.Head.Seq:
+			continue
+		case search.ScanLimit > 0 && scanned == search.ScanLimit:
 			found.Truncated = true
 			return
 		}
-		if search.Filter.MatchType(l.events.get(int(seq - found.Oldest)).Type) {
+		scanned++
+		if search.Filter.MatchType(l.events.get(int(seq - oldest)).Type) {
 			matched++
 			found.After = l.positionLocked(seq - 1)
 		}
