@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -84,4 +86,59 @@ func TestHTTP2OutlivesTheWriteTimeout(t *testing.T) {
 		}
 	}
 	st.wantEnd()
+}
+
+// TestHTTP2EndsAnswersThatNobodyTakes: a client that opens no window gets
+// every answer reset, whoever writes it.
+func TestHTTP2EndsAnswersThatNobodyTakes(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("page")) // to nobody
+	})
+	g := start(t, func(o *options) {
+		o.server.WriteTimeout = 100 * time.Millisecond
+		o.server.Dashboard, o.server.Example, o.server.Client, o.server.OpenAPI = page, page, page, []byte("openapi")
+	})
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	const settings, headers, reset = 4, 1, 3
+	send := func(kind, flags byte, id uint32, payload string) {
+		t.Helper()
+		frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+		frame = append(frame, flags)
+		frame = binary.BigEndian.AppendUint32(frame, id)
+		if _, err := c.Write(append(frame, payload...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	send(settings, 0, 0, "\x00\x04\x00\x00\x00\x00") // initial window: 0
+	open := make(map[uint32]string)
+	for i, path := range []string{"/", "/dashboard/", "/example", "/client.js", "/openapi.yaml", "/metrics", "/healthz", "/api/v1/status", "/api/v1/events", "/events"} {
+		id := uint32(2*i + 1)
+		open[id] = path
+		// GET, http, the path and the authority: RFC 7541 sections 6.1 and 6.2.2.
+		send(headers, 5, id, "\x82\x86\x04"+string(rune(len(path)))+path+"\x01\x09localhost")
+	}
+	in := bufio.NewReader(c)
+	for len(open) > 0 {
+		var head [9]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			t.Fatalf("never reset: %v (%v)", open, err)
+		}
+		n := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
+		if _, err := in.Discard(n); err != nil {
+			t.Fatal(err)
+		}
+		if head[3] == reset {
+			delete(open, binary.BigEndian.Uint32(head[5:]))
+		}
+	}
 }

@@ -152,3 +152,13 @@ func (s *Server) boundWrites(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// whole gives a handler that writes its answer in one go, and by itself, a
+// deadline for it in HTTP/2 too, where boundWrites sets none.
+func (s *Server) whole(handler http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		// Where deadlines are not supported there is nothing to bound.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+		handler.ServeHTTP(w, r)
+	}
+}

@@ -41,7 +41,7 @@ func (s *Server) routes() http.Handler {
 
 	read("/healthz", s.healthz)
 	read("/readyz", s.readyz)
-	read("/metrics", s.metrics.handler().ServeHTTP)
+	read("/metrics", s.whole(s.metrics.handler()))
 
 	if s.cfg.OpenAPI != nil {
 		read("/openapi.yaml", s.openAPI)
@@ -54,7 +54,7 @@ func (s *Server) routes() http.Handler {
 		read("/example", s.page(s.cfg.Example))
 	}
 	if s.cfg.Client != nil {
-		read("/client.js", s.cfg.Client.ServeHTTP)
+		read("/client.js", s.whole(s.cfg.Client))
 	}
 	return r
 }
@@ -62,13 +62,13 @@ func (s *Server) routes() http.Handler {
 // page serves a handler that was passed in. What it does not have is a
 // problem as everywhere.
 func (s *Server) page(pages http.Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return s.whole(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pw := &pageWriter{ResponseWriter: w}
 		pages.ServeHTTP(pw, r)
 		if pw.missing {
 			s.fail(w, r, problemf(codeNotFound, "there is nothing at this path"))
 		}
-	}
+	}))
 }
 
 // pageWriter keeps a 404 to itself.
