@@ -321,7 +321,9 @@ func TestWhiteSpaceIsNotKept(t *testing.T) {
 // part of the log hold one frame, encoded once.
 func TestReplaysBeyondTheRingShareFrames(t *testing.T) {
 	inBubble(t, 0, feed.Config{RingEvents: 1}, func(r *rig, log *feedtest.Log) {
-		r.publish(1, 20)
+		for range 20 {
+			r.publishTo("t.0", `"`+strings.Repeat("x", 5000)+`"`)
+		}
 		synctest.Wait()
 		var first *feed.Frame
 		for range 30 {

@@ -80,8 +80,8 @@ type Frame struct {
 	Bytes   []byte
 	Control bool // belongs to one connection, is no event
 
-	// record keeps the event's other frames, and itself in the cache, for as
-	// long as somebody holds this one.
+	// record, where it is shared, stays to be found for as long as somebody
+	// holds this frame.
 	record *record
 }
 

@@ -15,6 +15,7 @@ type gate struct {
 	held    load          // by appends under way, and by batches below
 	batches []heldBatch   // appended, not known to be offered
 	offered uint64        // where the pump is
+	resets  uint64        // of the log
 	moved   chan struct{} // closed on each change; nil: nobody waits
 }
 
@@ -22,6 +23,12 @@ type gate struct {
 type load struct {
 	events uint64
 	bytes  int64
+}
+
+// reservation is a load under way.
+type reservation struct {
+	load
+	resets uint64 // of the log, before it
 }
 
 // heldBatch is one append, up to its last seq.
@@ -49,9 +56,9 @@ func (l load) fits(more, limit load) bool {
 }
 
 // reserve takes room for a batch, waiting for it for gateWait at the most. A
-// batch above the limit passes alone. The error is ctx's; nothing is then
-// reserved.
-func (g *gate) reserve(ctx context.Context, batch load) error {
+// batch above the limit passes alone. It returns what settle asks for. The
+// error is ctx's; nothing is then reserved.
+func (g *gate) reserve(ctx context.Context, batch load) (reservation, error) {
 	bounded, cancel := context.WithTimeout(ctx, gateWait)
 	defer cancel()
 	for {
@@ -59,8 +66,9 @@ func (g *gate) reserve(ctx context.Context, batch load) error {
 		if g.held == (load{}) || g.held.fits(batch, g.limit) || bounded.Err() != nil && ctx.Err() == nil {
 			g.held.events += batch.events
 			g.held.bytes += batch.bytes
+			r := reservation{load: batch, resets: g.resets}
 			g.mu.Unlock()
-			return nil
+			return r, nil
 		}
 		moved := g.movedLocked()
 		g.mu.Unlock()
@@ -68,18 +76,22 @@ func (g *gate) reserve(ctx context.Context, batch load) error {
 		case <-moved:
 		case <-bounded.Done():
 			if err := ctx.Err(); err != nil {
-				return err
+				return reservation{}, err
 			}
 		}
 	}
 }
 
 // settle says what became of a reservation: last is the highest seq that the
-// append stored, 0 for none. It is held until the pump has offered that.
-func (g *gate) settle(batch load, last uint64) {
+// append stored, 0 for none. It is held until the pump has offered that,
+// unless the log was reset meanwhile: its seqs may be of the lost branch.
+func (g *gate) settle(r reservation, last uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.batches = append(g.batches, heldBatch{load: batch, last: last})
+	if r.resets != g.resets {
+		last = 0
+	}
+	g.batches = append(g.batches, heldBatch{load: r.load, last: last})
 	g.releaseLocked()
 }
 
@@ -90,6 +102,7 @@ func (g *gate) advance(offered uint64, reset bool) {
 	defer g.mu.Unlock()
 	g.offered = offered
 	if reset {
+		g.resets++
 		for i := range g.batches {
 			g.batches[i].last = 0
 		}

@@ -49,18 +49,19 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 		size.events++
 		size.bytes += batch[i].size()
 	}
-	if err := f.gate.reserve(ctx, size); err != nil {
+	reserved, err := f.gate.reserve(ctx, size)
+	if err != nil {
 		return Receipt{}, &Error{Code: CodeUnavailable, Op: "publish", Msg: "given up while waiting", Err: err}
 	}
 	// Checked under the reservation, for which Drain waits: what is accepted
 	// here is offered before the streams are told to leave.
 	if err := f.Ready(); err != nil {
-		f.gate.settle(size, 0)
+		f.gate.settle(reserved, 0)
 		return Receipt{}, err
 	}
 	receipt, err := f.cfg.Log.Append(ctx, batch)
 	if err != nil {
-		f.gate.settle(size, 0)
+		f.gate.settle(reserved, 0)
 		return Receipt{}, err
 	}
 	var last, stored, bytes uint64
@@ -72,7 +73,7 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 		last = max(last, a.Seq)
 		bytes += uint64(len(batch[i].Data))
 	}
-	f.gate.settle(size, last)
+	f.gate.settle(reserved, last)
 	f.stats.batches.Add(1)
 	f.stats.events.Add(stored)
 	f.stats.bytes.Add(bytes)

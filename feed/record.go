@@ -12,6 +12,7 @@ import (
 type record struct {
 	*Event
 	epoch  Epoch
+	shared bool // found through records for as long as somebody holds a frame
 	frames [shapes]encoding
 }
 
@@ -27,7 +28,7 @@ type encoding struct {
 func (r *record) frame(shape Shape, made func(*Frame, error)) (*Frame, error) {
 	e := &r.frames[shape.index()]
 	e.once.Do(func() {
-		if e.frame, e.err = encode(r.Event, r.epoch, shape); e.err == nil {
+		if e.frame, e.err = encode(r.Event, r.epoch, shape); e.err == nil && r.shared {
 			e.frame.record = r
 		}
 		e.done.Store(true)
@@ -60,7 +61,7 @@ func (c *records) of(ev *Event, epoch Epoch) *record {
 	if rec := c.held[key].Value(); rec != nil {
 		return rec
 	}
-	rec := &record{Event: ev, epoch: epoch}
+	rec := &record{Event: ev, epoch: epoch, shared: true}
 	if c.held == nil {
 		c.held = make(map[recordKey]weak.Pointer[record])
 	}

@@ -36,7 +36,7 @@ func (s *Subscriber) replay(ctx context.Context) step {
 		// server.live is to come behind all that was there at the subscribe; the
 		// pump is about to offer the rest of it.
 		defer f.mu.Unlock()
-		return step{advanced: f.advancedLocked(), retryIn: time.Until(s.joinBy)}
+		return step{advanced: f.advancedLocked(), retryIn: max(time.Until(s.joinBy), time.Millisecond)}
 	case !covered:
 		// The ring has dropped what comes next; or this reader is ahead of the
 		// pump, and goes live when that has come.
@@ -118,12 +118,17 @@ func (s *Subscriber) replayLog(ctx context.Context) step {
 		// to where the pump stands is nothing new to it.
 		return step{retryIn: f.cfg.PollInterval}
 	}
-	return s.page(f.recordsOf(page))
+	return s.page(s.recordsOf(page))
 }
 
+// shareBytes is the size from which an event's frames are worth being looked
+// up beside other readers': below, encoding costs no more than that.
+const shareBytes = 4 << 10
+
 // recordsOf returns a page's records: the ring's where it has them, else those
-// that other readers hold.
-func (f *Feed) recordsOf(page Page) []*record {
+// that other readers hold of large events.
+func (s *Subscriber) recordsOf(page Page) []*record {
+	f := s.feed
 	records := make([]*record, len(page.Events))
 	f.mu.Lock()
 	for i, ev := range page.Events {
@@ -131,8 +136,12 @@ func (f *Feed) recordsOf(page Page) []*record {
 	}
 	f.mu.Unlock()
 	for i, ev := range page.Events {
-		if records[i] == nil {
+		switch {
+		case records[i] != nil:
+		case ev.Size() >= shareBytes && s.filter.Match(ev.Topic, ev.Type):
 			records[i] = f.replayed.of(ev, page.Epoch)
+		default:
+			records[i] = &record{Event: ev, epoch: page.Epoch}
 		}
 	}
 	return records
