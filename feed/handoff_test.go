@@ -1,6 +1,8 @@
 package feed_test
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -103,6 +105,81 @@ func TestTheSeamsOfTheHandoff(t *testing.T) {
 				rd.wantSeqs(upTo(8, 12))
 				rd.close()
 			})
+		}
+	}
+}
+
+// TestASubscribeBesideTheFirstEventsOfItsTopic: a stream that begins while its
+// topic does brings every event of it, however it asks.
+func TestASubscribeBesideTheFirstEventsOfItsTopic(t *testing.T) {
+	log, err := memory.New(memory.Config{Retention: feed.Retention{Events: 100_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, log, feed.Config{QueueFrames: 2, RingEvents: 4})
+	defer r.stop()
+	for range 3 {
+		drafts := make([]feed.Draft, 1000)
+		for i := range drafts {
+			drafts[i] = feed.Draft{Type: "other", Topic: fmt.Sprintf("other.%d", i)}
+		}
+		if _, err := r.feed.Publish(t.Context(), drafts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 200 {
+		job := fmt.Sprintf("job.%d", round)
+		var patterns, types []string
+		switch round % 5 {
+		case 0:
+			patterns = []string{job + ".*"}
+		case 1:
+			patterns = []string{job + ".>", "none.*"}
+		case 2:
+			patterns = []string{job + ".0", job + ".1", job + ".2"}
+		case 3:
+			types = []string{job}
+		case 4:
+			patterns, types = []string{"job.*.*"}, []string{job}
+		}
+		filter, err := feed.NewFilter(patterns, types, round%2 == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		published := make(chan error, 1)
+		go func() {
+			for i := range 3 {
+				if _, err := r.feed.Publish(t.Context(), []feed.Draft{{Type: job, Topic: fmt.Sprintf("%s.%d", job, i)}}); err != nil {
+					published <- err
+					return
+				}
+			}
+			published <- nil
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		sub, err := r.feed.Subscribe(ctx, feed.SubscribeOptions{Filter: filter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var topics []string
+		for len(topics) < 3 {
+			frames, err := sub.Next(ctx)
+			if err != nil {
+				t.Fatalf("round %d: %v, only %v came", round, err, topics)
+			}
+			for _, f := range frames {
+				if b := parse(f.Bytes); b.name == job {
+					topics = append(topics, fmt.Sprint(b.field("topic")))
+				}
+			}
+		}
+		sub.Close()
+		cancel()
+		if want := fmt.Sprintf("[%s.0 %s.1 %s.2]", job, job, job); fmt.Sprint(topics) != want {
+			t.Fatalf("round %d: %v, want %s", round, topics, want)
+		}
+		if err := <-published; err != nil {
+			t.Fatal(err)
 		}
 	}
 }
