@@ -104,13 +104,13 @@ func (s *Subscriber) pending() ([]*Frame, State, error) {
 	return nil, s.state, nil
 }
 
-// liveDueLocked: everything up to the head that was fixed at the first
-// attach is written, and server.live has not told so yet.
+// liveDueLocked: everything up to the head that was fixed at the attach is
+// offered and written, and server.live has not told so yet.
 func (s *Subscriber) liveDueLocked() bool {
-	if !s.joined || s.liveTold {
+	if !s.joined || s.liveTold || s.liveHead.Seq < s.liveSeq {
 		return false
 	}
-	return s.queue.n == 0 || s.queue.peek().Seq > s.liveHead.Seq
+	return s.queue.n == 0 || s.queue.peek().Seq > s.liveSeq
 }
 
 // takeLocked moves frames from the queue into the batch, stopping where

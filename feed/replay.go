@@ -32,17 +32,16 @@ func (s *Subscriber) replay(ctx context.Context) step {
 	case f.epoch != s.epoch:
 		defer f.mu.Unlock()
 		return s.endReplayLocked(ReasonEpochChanged)
-	case covered && f.offered.Seq < s.joinAt && time.Now().Before(s.joinBy):
-		// server.live is to come behind all that was there at the subscribe; the
-		// pump is about to offer the rest of it.
-		defer f.mu.Unlock()
-		return step{advanced: f.advancedLocked(), retryIn: max(time.Until(s.joinBy), time.Millisecond)}
 	case !covered:
-		// The ring has dropped what comes next; or this reader is ahead of the
-		// pump, and goes live when that has come.
+		limit := replayLimit
+		if s.pos.Seq > f.offered.Seq {
+			// Ahead of the pump: it goes live when that has come. Until then it only
+			// looks whether the log still is the one that it has read.
+			limit = Limit{}
+		}
 		advanced := f.advancedLocked()
 		f.mu.Unlock()
-		next := s.replayLog(ctx)
+		next := s.replayLog(ctx, limit)
 		if next.retryIn > 0 {
 			next.advanced = advanced
 		}
@@ -81,13 +80,13 @@ func (s *Subscriber) encode(records []*record) {
 	}
 }
 
-// replayLog reads one page of the log.
-func (s *Subscriber) replayLog(ctx context.Context) step {
+// replayLog reads one page of the log, or its bounds alone.
+func (s *Subscriber) replayLog(ctx context.Context, limit Limit) step {
 	f := s.feed
 	// A log that hangs must not keep the heartbeat back.
 	bounded, cancel := context.WithTimeout(ctx, max(f.cfg.Heartbeat, time.Second))
 	defer cancel()
-	page, err := f.cfg.Log.Read(bounded, s.pos.Seq, replayLimit)
+	page, err := f.cfg.Log.Read(bounded, s.pos.Seq, limit)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			f.logFailed(err)
@@ -95,8 +94,9 @@ func (s *Subscriber) replayLog(ctx context.Context) step {
 		return step{retryIn: replayRetry}
 	}
 	verdict := page.follows(Cursor{Epoch: s.epoch, Position: s.pos})
-	if verdict == followsTrimmed && s.fresh {
-		// Nothing was delivered yet, so the snapshot just begins later.
+	if verdict == followsTrimmed && s.fresh && page.Oldest-1 <= s.snapshot {
+		// Nothing was delivered yet, so the snapshot just begins later. What was
+		// published since the subscribe is no part of it.
 		s.pos = Position{Seq: page.Oldest - 1, Fence: page.TrimmedFence}
 		return step{again: true}
 	}
@@ -184,8 +184,9 @@ func (s *Subscriber) attachLocked(records []*record) bool {
 	s.state = StateLive
 	s.taken = s.pos
 	f.live[s] = struct{}{}
-	if !s.joined {
-		s.joined = true
+	s.joined = true
+	if !s.liveTold {
+		s.liveSeq = max(f.offered.Seq, s.joinAt)
 		s.liveHead = f.offered
 	}
 	if !s.lagSince.IsZero() {

@@ -123,7 +123,6 @@ func (f *Feed) newSubscriber(opts SubscribeOptions, at located) *Subscriber {
 		filter:    opts.Filter,
 		shape:     opts.Shape,
 		joinAt:    at.bounds.Head.Seq,
-		joinBy:    now.Add(f.cfg.PollInterval),
 		startLive: opts.Start.Mode == StartLive,
 		resumed:   at.start == startedResume,
 		wake:      make(chan struct{}, 1),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"gapless/feed"
 	"gapless/feed/feedtest"
@@ -284,5 +285,60 @@ func TestALostHeadIsNotAwaitedForEver(t *testing.T) {
 		rd.drain()
 		rd.wantSeqs(upTo(1, 6))
 		rd.close()
+	})
+}
+
+// TestServerLiveWaitsForAPumpThatIsFarBehind: what was there at the subscribe
+// comes before it, also if that takes longer than any poll.
+func TestServerLiveWaitsForAPumpThatIsFarBehind(t *testing.T) {
+	inBubble(t, 0, feed.Config{PollInterval: time.Hour}, func(r *rig, log *feedtest.Log) {
+		r.publish(1, 5)
+		synctest.Wait()
+		log.Silence(true)
+		for range 3 {
+			log.Foreign(feed.Event{ID: "x", Type: "n", Topic: "t.0", Data: json.RawMessage("0")})
+		}
+		rd := r.subscribe(fromStart(feed.StartAll)) // head 8; the pump knows of 5
+		quiet := r.subscribe(feed.SubscribeOptions{Filter: r.filter("none")})
+		time.Sleep(5 * time.Second)
+		rd.drain()
+		quiet.drain()
+		if rd.wantSeqs(upTo(1, 5)); len(rd.names()) != 6 || len(quiet.names()) != 1 {
+			t.Fatalf("blocks %v and %v, want no server.live yet", rd.names(), quiet.names())
+		}
+		log.Silence(false)
+		r.publish(9, 9)
+		synctest.Wait()
+		rd.drain()
+		quiet.drain()
+		if got := rd.names(); got[len(got)-2] != feed.TypeLive || rd.blocks[len(got)-2].seq() != 8 {
+			t.Errorf("blocks %v, want server.live at 8, then event 9", got)
+		}
+		rd.wantSeqs(upTo(1, 9))
+		if got := quiet.blocks[len(quiet.blocks)-1]; got.name != feed.TypeLive || got.seq() < 8 {
+			t.Errorf("quiet: %+v, want server.live at 8 or later", got)
+		}
+		rd.close()
+		quiet.close()
+	})
+}
+
+// TestASnapshotNeverPassesWhatCameAfterIt: it may begin later where its own
+// events were trimmed, but what was published since the subscribe is owed.
+func TestASnapshotNeverPassesWhatCameAfterIt(t *testing.T) {
+	inBubble(t, 5, feed.Config{RingEvents: 1}, func(r *rig, log *feedtest.Log) {
+		r.publish(1, 10)
+		synctest.Wait()
+		within := r.subscribe(fromStart(feed.StartAll)) // 6 to 10
+		r.publish(11, 15)                               // trims all of it
+		within.drain()
+		within.wantSeqs(upTo(11, 15))
+		within.close()
+		beyond := r.subscribe(fromStart(feed.StartAll)) // 11 to 15
+		r.publish(16, 21)                               // trims 16 too
+		synctest.Wait()
+		beyond.endsWith(feed.ReasonLagged)
+		beyond.wantSeqs(nil)
+		beyond.close()
 	})
 }

@@ -43,10 +43,9 @@ type Subscriber struct {
 	epoch     Epoch // fixed: a new epoch ends the stream
 	filter    Filter
 	shape     Shape
-	resumed   bool      // began from a cursor
-	joinAt    uint64    // the head at the subscribe: not live before the pump has offered it,
-	joinBy    time.Time // but for a while only: the log may have lost it again
-	startLive bool      // a resync sends it to the head, not to a snapshot
+	resumed   bool   // began from a cursor
+	joinAt    uint64 // the head at the subscribe: server.live comes behind it
+	startLive bool   // a resync sends it to the head, not to a snapshot
 
 	wake chan struct{} // capacity 1: something under mu changed
 
@@ -57,8 +56,9 @@ type Subscriber struct {
 	taken     Position  // of the last frame that left the queue, or of the attach
 	resume    Position  // lagging: replay from here once the queue is empty
 	lagSince  time.Time // lagging or replaying after it: when the queue was full
-	joined    bool      // was live at least once; liveHead is set
-	liveHead  Position  // the head that was fixed at the first attach
+	joined    bool      // was live at least once; liveSeq is set
+	liveSeq   uint64    // server.live comes right behind this
+	liveHead  Position  // what was offered of it
 	liveTold  bool      // server.live was taken
 	end       *ending   // how the stream ends; nil: it goes on
 	finished  bool      // the last frame was taken
@@ -181,7 +181,7 @@ func (s *Subscriber) offer(before Position, records []*record) bool {
 	if s.queue.n == 0 {
 		s.taken = before // nothing that matches is between the two
 	}
-	accepted := false
+	accepted := false // there is something to be written
 	for _, rec := range records {
 		if s.filter.Match(rec.Topic, rec.Type) {
 			frame, err := s.feed.frameOf(rec, s.shape)
@@ -195,6 +195,10 @@ func (s *Subscriber) offer(before Position, records []*record) bool {
 			accepted = true
 		}
 		before = rec.Position()
+		if !s.liveTold && before.Seq <= s.liveSeq {
+			s.liveHead = before
+			accepted = accepted || before.Seq == s.liveSeq
+		}
 	}
 	if accepted {
 		s.feed.stats.queueHeld(s.queue.n)
