@@ -17,8 +17,8 @@ const replayRetry = 250 * time.Millisecond
 type step struct {
 	frames   []*Frame        // to be written
 	again    bool            // something changed: look at once
-	advanced <-chan struct{} // nothing to do before the pump has moved
-	retryIn  time.Duration   // the log failed; not before this
+	advanced <-chan struct{} // look again when the pump has moved
+	retryIn  time.Duration   // look again after this: the log failed, or held nothing new
 }
 
 // replay moves a replaying subscriber on: into the live set where the ring
@@ -62,11 +62,12 @@ func (s *Subscriber) replay(ctx context.Context) step {
 		s.encode(records)
 		return step{again: true}
 	}
-	defer f.mu.Unlock()
-	if index+len(records) == f.ring.n && s.attachLocked(records) {
+	attached := index+len(records) == f.ring.n && s.attachLocked(records)
+	f.mu.Unlock()
+	if attached {
 		return step{again: true}
 	}
-	return s.pageLocked(records)
+	return s.page(records)
 }
 
 // encode makes the frames of the records that match, outside of every lock.
@@ -196,25 +197,21 @@ func (s *Subscriber) attachLocked(records []*record) bool {
 	return true
 }
 
-// page is pageLocked for records that are not the ring's.
+// page returns the frames of the records that match, up to a batch, and ends
+// the stream behind them where the next one cannot be encoded.
 func (s *Subscriber) page(records []*record) step {
 	frames, failed := s.frames(records)
-	if !failed {
-		return s.stepTo(frames)
-	}
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
-	s.endReplayLocked(ReasonEncodingFailed)
-	return s.stepTo(frames)
-}
-
-// pageLocked returns the frames of the records that match, up to a batch.
-func (s *Subscriber) pageLocked(records []*record) step {
-	frames, failed := s.frames(records)
 	if failed {
+		s.feed.mu.Lock()
 		s.endReplayLocked(ReasonEncodingFailed)
+		s.feed.mu.Unlock()
 	}
-	return s.stepTo(frames)
+	s.batch = frames
+	if len(frames) == 0 {
+		return step{again: true}
+	}
+	s.fresh = false
+	return step{frames: frames}
 }
 
 // frames collects a batch and moves the scan position behind it. Failed: the
@@ -239,15 +236,6 @@ func (s *Subscriber) frames(records []*record) (frames []*Frame, failed bool) {
 		s.pos = rec.Position()
 	}
 	return frames, false
-}
-
-func (s *Subscriber) stepTo(frames []*Frame) step {
-	s.batch = frames
-	if len(frames) == 0 {
-		return step{again: true}
-	}
-	s.fresh = false
-	return step{frames: frames}
 }
 
 // endReplayLocked sets the last frame. Called with Feed.mu held.
