@@ -17,13 +17,18 @@ import (
 var allowed = []struct {
 	dir     string
 	subdirs bool
-	inside  []string // import paths in this module
-	outside []string // nil: any
+	inside  []string // import paths in this module; with / at the end: all below
+	outside []string // the same of others; nil: any
 }{
 	{dir: ".", outside: []string{}},
 	{dir: "feed", outside: []string{"github.com/oklog/ulid/v2", "github.com/rs/zerolog"}},
 	{dir: "feed/lawtest", subdirs: true, outside: []string{}},
 	{dir: "feed/upstream", subdirs: true},
+	{dir: "feed/memory", subdirs: true, inside: []string{"gapless/feed"}, outside: []string{}},
+	{dir: "feed/sqlite", subdirs: true, inside: []string{"gapless/feed"},
+		outside: []string{"modernc.org/", "golang.org/x/sys/unix", "github.com/oklog/ulid/v2", "github.com/rs/zerolog"}},
+	{dir: "feed/postgres", subdirs: true, inside: []string{"gapless/feed"},
+		outside: []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/", "github.com/oklog/ulid/v2", "github.com/rs/zerolog"}},
 	{dir: "feed", subdirs: true, inside: []string{"gapless/feed"}},
 	{dir: "server", subdirs: true, inside: []string{"gapless/feed"}},
 	{dir: "web", subdirs: true, outside: []string{}},
@@ -76,17 +81,23 @@ func mayImport(dir, name string) bool {
 		}
 		switch {
 		case name == "gapless" || strings.HasPrefix(name, "gapless/"):
-			return slices.ContainsFunc(rule.inside, func(in string) bool {
-				return name == in || strings.HasSuffix(in, "/") && strings.HasPrefix(name, in)
-			})
+			return among(rule.inside, name)
 		case strings.Contains(strings.SplitN(name, "/", 2)[0], "."):
-			return rule.outside == nil || slices.Contains(rule.outside, name)
+			return rule.outside == nil || among(rule.outside, name)
 		default:
 			// The standard library; but the engine knows no HTTP and no SQL.
 			return dir != "feed" || name != "net/http" && name != "database/sql"
 		}
 	}
 	return false
+}
+
+// among reports whether a list holds a path, or a beginning of it that ends in
+// a slash.
+func among(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(in string) bool {
+		return name == in || strings.HasSuffix(in, "/") && strings.HasPrefix(name, in)
+	})
 }
 
 // TestTheImportRulesBite: the rule that matters most, against examples.
@@ -97,8 +108,11 @@ func TestTheImportRulesBite(t *testing.T) {
 	}{
 		{"feed", "gapless/server", false}, {"feed", "net/http", false}, {"feed", "github.com/go-chi/chi/v5", false},
 		{"feed/memory", "gapless/feed", true}, {"feed/memory", "gapless/server", false},
-		{"server", "gapless/feed", true}, {"server", "gapless/feed/memory", false}, {"server", "gapless/web", false},
-		{"cmd/gapless", "gapless/feed/memory", true}, {"web", "gapless/feed", false}, {"elsewhere", "fmt", false},
+		{"feed/memory", "modernc.org/sqlite", false}, {"feed/sqlite", "modernc.org/sqlite", true}, {"feed/sqlite", "modernc.org/sqlite/lib", true},
+		{"feed/sqlite", "gapless/feed/postgres", false}, {"feed/sqlite", "github.com/jackc/pgx/v5", false},
+		{"feed/postgres", "github.com/jackc/pgx/v5/pgxpool", true}, {"feed/postgres/pgtest", "github.com/jackc/pgx/v5", true}, {"feed/postgres", "gapless/feed/sqlite", false},
+		{"server", "gapless/feed", true}, {"server", "gapless/feed/memory", false}, {"server", "gapless/feed/sqlite", false}, {"server", "gapless/web", false},
+		{"cmd/gapless", "gapless/feed/memory", true}, {"cmd/gapless", "gapless/feed/postgres", true}, {"web", "gapless/feed", false}, {"elsewhere", "fmt", false},
 	} {
 		if got := mayImport(c.dir, c.name); got != c.want {
 			t.Errorf("%s imports %s: %v, want %v", c.dir, c.name, got, c.want)

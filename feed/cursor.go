@@ -22,6 +22,17 @@ func NewEpoch(now time.Time, entropy io.Reader) (Epoch, error) {
 	return Epoch(id.String()), nil
 }
 
+// Next mints an epoch that sorts behind e, also where the clock is behind the
+// one that e was minted by.
+func (e Epoch) Next(now time.Time, entropy io.Reader) (Epoch, error) {
+	if old, err := ulid.ParseStrict(string(e)); err == nil {
+		if after := ulid.Time(old.Time() + 1); now.Before(after) {
+			now = after
+		}
+	}
+	return NewEpoch(now, entropy)
+}
+
 // Fence says which event a seq means: 8 Crockford base32 characters (40
 // random bits), minted for every append. The zero Fence means "unknown".
 type Fence [8]byte
@@ -67,6 +78,19 @@ func (f Fence) String() string {
 		return ""
 	}
 	return string(f[:])
+}
+
+// MarshalText implements [encoding.TextMarshaler]: as String.
+func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. Empty is unknown.
+func (f *Fence) UnmarshalText(text []byte) error {
+	parsed, ok := ParseFence(string(text))
+	if !ok && len(text) > 0 {
+		return invalid("fence", "want 8 characters of Crockford's base32")
+	}
+	*f = parsed
+	return nil
 }
 
 // Position is a place in one epoch: a seq and, where known, its fence.

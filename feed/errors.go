@@ -20,6 +20,18 @@ const (
 	CodeNotReady Code = "not_ready"
 	// CodeUnavailable: the log failed; the same call may succeed later.
 	CodeUnavailable Code = "unavailable"
+	// CodeRestoreNotFinalized: the store runs on something else than it
+	// remembers; an operator has to say what happened. See [Durable].
+	CodeRestoreNotFinalized Code = "restore_not_finalized"
+	// CodeSealed: a final backup was made, so that the store takes no appends.
+	CodeSealed Code = "sealed"
+	// CodeNotFound: there is no such consumer or webhook.
+	CodeNotFound Code = "not_found"
+	// CodeConflict: the name is taken, or the state is another than the caller
+	// expects.
+	CodeConflict Code = "conflict"
+	// CodeEpochChanged: the cursor is of another epoch than the store.
+	CodeEpochChanged Code = "epoch_changed"
 	// CodeInternal: a defect, or a failure with no better name.
 	CodeInternal Code = "internal"
 )
@@ -60,6 +72,13 @@ func CodeOf(err error) Code {
 	}
 	return CodeInternal
 }
+
+// What [Feed.Ready] returns while the feed itself does not serve yet, or no
+// longer.
+var (
+	ErrStarting = &Error{Code: CodeNotReady, Msg: "starting"}
+	ErrDraining = &Error{Code: CodeNotReady, Msg: string(DrainShutdown)}
+)
 
 // ErrClosed is returned by a [Log] that was closed.
 var ErrClosed = &Error{Code: CodeNotReady, Msg: "the log is closed"}

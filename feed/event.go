@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -94,8 +95,8 @@ func (d *Draft) Normalize() error {
 	if d.ID != "" && !validID(d.ID) {
 		return invalid("publish", "id: want 1 to 128 printable ASCII characters")
 	}
-	if d.Source != "" && (len(d.Source) > 2048 || !utf8.ValidString(d.Source)) {
-		return invalid("publish", "source: want at most 2,048 bytes of UTF-8")
+	if !validSource(d.Source) {
+		return invalid("publish", "source: want at most 2,048 bytes of UTF-8 without control characters")
 	}
 	if !validType(d.Type) {
 		return invalid("publish", fmt.Sprintf("type: %q does not match [A-Za-z0-9._:/-]{1,128}", clip(d.Type)))
@@ -221,6 +222,13 @@ func hex4(b []byte) (v uint32) {
 		}
 	}
 	return v
+}
+
+// validSource refuses control characters: no URI has them, and not every store
+// can keep a NUL.
+func validSource(source string) bool {
+	control := func(c rune) bool { return c < 0x20 || c == 0x7f }
+	return len(source) <= 2048 && utf8.ValidString(source) && !strings.ContainsFunc(source, control)
 }
 
 func validID(id string) bool {

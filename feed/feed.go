@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -74,7 +75,8 @@ type Feed struct {
 	hidden   map[string]struct{}
 	stats    counters
 	gate     gate
-	replayed records // beside the ring
+	replayed records               // beside the ring
+	failing  atomic.Pointer[error] // of the last append, where the store failed it; nil: it did not
 
 	// mu guards what follows. Lock order: Feed.mu, then Subscriber.mu.
 	mu          sync.Mutex
@@ -127,8 +129,10 @@ func (f *Feed) Run(ctx context.Context) {
 	f.endAllLocked(DrainShutdown)
 }
 
-// Ready returns nil while the feed serves, else an [Error] of
-// [CodeNotReady] whose message says why not.
+// Ready returns nil while the feed serves, else an [Error] whose message says
+// why not: of [CodeRestoreNotFinalized] where the store's guard keeps it
+// shut, else of [CodeNotReady].
+// It says nothing of appends: see [Feed.Appending].
 func (f *Feed) Ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,9 +142,11 @@ func (f *Feed) Ready() error {
 func (f *Feed) readyLocked() error {
 	switch {
 	case f.phase == phaseDraining:
-		return &Error{Code: CodeNotReady, Msg: string(DrainShutdown)}
+		return ErrDraining
 	case f.phase == phaseStarting && f.logErr == nil:
-		return &Error{Code: CodeNotReady, Msg: "starting"}
+		return ErrStarting
+	case CodeOf(f.logErr) == CodeRestoreNotFinalized:
+		return f.logErr
 	case f.logErr != nil:
 		return &Error{Code: CodeNotReady, Msg: "the log does not answer", Err: f.logErr}
 	}
@@ -221,7 +227,12 @@ func (f *Feed) Cut(id string) bool {
 func (f *Feed) Refusal(reason DrainReason) *Frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return drainingFrame(reason, f.epoch, f.spreadLocked())
+	retry := f.spreadLocked()
+	if reason == DrainNotReady && CodeOf(f.logErr) == CodeRestoreNotFinalized {
+		// A person has to decide first: coming back soon helps nobody.
+		retry = retryBetween(maxRetry/2, maxRetry)
+	}
+	return drainingFrame(reason, f.epoch, retry)
 }
 
 // Drain stops publishing, waits until what was accepted is offered (for a
@@ -295,15 +306,22 @@ func (f *Feed) retain(ctx context.Context) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for failed := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := f.cfg.Log.Trim(ctx); err != nil && ctx.Err() == nil {
-			f.stats.logErrors.Add(1)
-			f.cfg.Logger.Warn().Err(err).Msg("trimming the log failed")
+		err := f.cfg.Log.Trim(ctx)
+		if ctx.Err() != nil {
+			return
 		}
+		if err != nil {
+			f.stats.logErrors.Add(1)
+			if !failed {
+				f.cfg.Logger.Warn().Err(err).Msg("trimming the log fails; trying again")
+			}
+		}
+		failed = err != nil
 	}
 }

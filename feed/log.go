@@ -6,6 +6,10 @@ import "context"
 // authority over order. Every method is safe for concurrent use.
 //
 // A backend that passes the conformance suite in feedtest is a Log.
+//
+// Beside those named at each method, errors have [CodeUnavailable] where the
+// store fails and the call may succeed later, and
+// [CodeRestoreNotFinalized] where its guard keeps it shut: see [Durable].
 type Log interface {
 	// Append stores the drafts as one batch, all or nothing, with contiguous
 	// seqs in commit order, and returns when they are durable. The drafts are
@@ -14,7 +18,10 @@ type Log interface {
 	// first seq and Duplicate set, also for a repeat inside one batch; where
 	// its content (type, data, ce) differs, the whole batch fails with
 	// [CodeIDConflict]. Drafts with a minted id have no key.
-	// Time is set inside the append and never goes back.
+	// Time is set inside the append and never goes back. An append of unknown
+	// outcome (a connection lost in mid-commit) is looked up before it is
+	// answered; where that fails too, the error has [CodeUnavailable]. A store
+	// that was sealed fails with [CodeSealed].
 	Append(ctx context.Context, drafts []Draft) (Receipt, error)
 
 	// Read returns, from one snapshot, the bounds, the fence at seq `after`
@@ -30,7 +37,7 @@ type Log interface {
 
 	// Wait blocks until the log can hold something other than it did at this
 	// cursor: head above or below its seq, another epoch. It may return early.
-	// The error is ctx's, or [ErrClosed].
+	// The error is ctx's, [ErrClosed], or the guard's.
 	Wait(ctx context.Context, at Cursor) error
 
 	// Trim applies the retention now. Append does so too; Trim is for age.

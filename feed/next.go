@@ -74,7 +74,7 @@ func (s *Subscriber) acknowledge() {
 // pending takes what is ready without reading the log: the greeting, queued
 // frames, server.live, the last frame. It also moves a subscriber whose queue
 // is drained from lagging to replaying.
-func (s *Subscriber) pending() ([]*Frame, State, error) {
+func (s *Subscriber) pending() ([]*Frame, SubscriberState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -60,6 +60,7 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 		return Receipt{}, err
 	}
 	receipt, err := f.cfg.Log.Append(ctx, batch)
+	f.appended(ctx, err)
 	if err != nil {
 		f.gate.settle(reserved, 0)
 		return Receipt{}, err
@@ -79,6 +80,31 @@ func (f *Feed) append(ctx context.Context, drafts []Draft) (Receipt, error) {
 	f.stats.bytes.Add(bytes)
 	f.stats.duplicates.Add(size.events - stored)
 	return receipt, nil
+}
+
+// Appending returns nil while the store takes what is appended, else the error
+// with which it failed the last append: a full disk, a database without its
+// file. Readers are served on. Only an append finds out that it works again,
+// so whoever tells publishers to stay away has to try: see [Feed.Announce].
+func (f *Feed) Appending() error {
+	if err := f.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// appended takes up how an append ended. One that was given up, or refused
+// for what it says, says nothing of the store.
+func (f *Feed) appended(ctx context.Context, err error) {
+	switch {
+	case err != nil && (ctx.Err() != nil || CodeOf(err) != CodeUnavailable && CodeOf(err) != CodeSealed):
+	case err != nil && CodeOf(err) != CodeSealed: // a seal is no failure
+		if f.failing.Swap(&err) == nil {
+			f.cfg.Logger.Error().Err(err).Msg("the store takes no events")
+		}
+	case f.failing.Load() != nil && f.failing.Swap(nil) != nil:
+		f.cfg.Logger.Info().Msg("the store takes events again")
+	}
 }
 
 // atDraft names the draft that an error is about, where there are several.

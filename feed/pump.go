@@ -229,10 +229,14 @@ func (f *Feed) frameOf(rec *record, shape Shape) (*Frame, error) {
 func (f *Feed) logFailed(err error) {
 	f.stats.logErrors.Add(1)
 	f.mu.Lock()
-	first := f.logErr == nil
+	first := f.logErr == nil || CodeOf(f.logErr) != CodeOf(err)
 	f.logErr = err
 	f.mu.Unlock()
-	if first {
+	switch {
+	case !first:
+	case CodeOf(err) == CodeRestoreNotFinalized:
+		f.cfg.Logger.Error().Err(err).Msg("the store is not served before an operator says what happened to it")
+	default:
 		f.cfg.Logger.Warn().Err(err).Msg("the log does not answer; trying again")
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// State is where a subscriber stands to the live events.
-type State uint8
+// SubscriberState is where a subscriber stands to the live events.
+type SubscriberState uint8
 
 const (
 	// StateReplaying: it reads the log, page by page, from its cursor.
-	StateReplaying State = iota
+	StateReplaying SubscriberState = iota
 	// StateLive: the pump offers to its queue what matches.
 	StateLive
 	// StateLagging: its queue was full; it drains what was accepted, and then
@@ -21,7 +21,7 @@ const (
 )
 
 // String returns the state's name.
-func (s State) String() string {
+func (s SubscriberState) String() string {
 	switch s {
 	case StateReplaying:
 		return "replaying"
@@ -51,7 +51,7 @@ type Subscriber struct {
 
 	// mu guards what follows. Lock order: Feed.mu, then Subscriber.mu.
 	mu        sync.Mutex
-	state     State
+	state     SubscriberState
 	queue     queue
 	taken     Position  // of the last frame that left the queue, or of the attach
 	resume    Position  // lagging: replay from here once the queue is empty
@@ -97,7 +97,7 @@ type SubscriberInfo struct {
 	Since          time.Time
 	Topics, Types  []string
 	Shape          Shape
-	State          State
+	State          SubscriberState
 	Lag            uint64 // head minus bookmark, in events
 	Bookmark       Cursor
 	QueueFrames    int
@@ -140,7 +140,7 @@ func (s *Subscriber) idleLocked() bool {
 	return s.state == StateLive && s.queue.n == 0 && s.flight.events == 0 && s.end == nil
 }
 
-func (s *Subscriber) currentState() State {
+func (s *Subscriber) currentState() SubscriberState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state

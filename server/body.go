@@ -18,9 +18,8 @@ const (
 	linesIdle = 10 * time.Minute // an NDJSON producer may have nothing to say
 )
 
-// readBody reads a whole body of at most the configured size.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	most := s.cfg.MaxBodyBytes
+// readBody reads a whole body of at most so many bytes.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, &http.MaxBytesError{Limit: most}
 	}

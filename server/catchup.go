@@ -75,7 +75,8 @@ func pageJSON(page feed.ReadResult) []byte {
 func resyncProblem(page feed.ReadResult) *problem {
 	p := problemf(codeResyncRequired, "%s", resyncSentence(page.Resync))
 	p.Epoch = page.Epoch
-	p.resyncMembers = &resyncMembers{Reason: page.Resync, OldestSeq: page.Oldest, HeadSeq: page.Head.Seq}
+	p.Reason = string(page.Resync)
+	p.resyncMembers = &resyncMembers{OldestSeq: page.Oldest, HeadSeq: page.Head.Seq}
 	return p
 }
 

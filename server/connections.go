@@ -84,7 +84,7 @@ func (s *Server) connections(w http.ResponseWriter, r *http.Request) {
 func (s *Server) cut(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	if !s.feed.Cut(id) {
-		s.fail(w, r, problemf(codeNotFound, "there is no connection %q", clip(id)))
+		s.fail(w, r, problemf(feed.CodeNotFound, "there is no connection %q", clip(id)))
 		return
 	}
 	s.log.Info().Str("connection_id", id).Str("remote", r.RemoteAddr).Msg("a connection was cut by request")

@@ -14,5 +14,7 @@
 //   - A request to /events is refused with a status other than 200 only where
 //     its query is wrong, or to a client that is no event stream reader.
 //   - A publish is answered with success only when its events are stored.
+//   - What an operator needs to mend a store (its restore status, finalizing,
+//     backups, the audit trail) is answered also while the feed does not serve.
 //   - Neither payloads, nor query strings, nor cursors, nor keys are logged.
 package server

@@ -27,6 +27,7 @@ type options struct {
 	server  server.Config
 	drain   time.Duration
 	unready bool // the feed does not run
+	shut    bool // the feed runs, and the test does not wait until it serves
 }
 
 // gateway is a feed and its server on a loopback port.
@@ -36,7 +37,8 @@ type gateway struct {
 	server *server.Server
 	addr   string
 	client *http.Client
-	stop   func() // drains; returns when Serve has
+	ready  chan struct{} // closed by OnReady
+	stop   func()        // drains; returns when Serve has
 }
 
 func start(t *testing.T, change ...func(*options)) *gateway {
@@ -69,7 +71,7 @@ func start(t *testing.T, change ...func(*options)) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{t: t, feed: f, server: s, addr: ln.Addr().String()}
+	g := &gateway{t: t, feed: f, server: s, addr: ln.Addr().String(), ready: ready}
 	g.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * patience}
 
 	feedCtx, endFeed := context.WithCancel(context.Background())
@@ -95,7 +97,7 @@ func start(t *testing.T, change ...func(*options)) *gateway {
 		})
 	}
 	t.Cleanup(g.stop)
-	if !o.unready {
+	if !o.unready && !o.shut {
 		select {
 		case <-ready:
 		case <-time.After(patience):

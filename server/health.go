@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -14,24 +15,53 @@ const (
 	statusDraining = "draining"  // it stops
 )
 
+// Reasons of a server that does not serve, for machines.
+const (
+	reasonStarting    = "starting"
+	reasonUnavailable = "store_unavailable"
+	reasonAppends     = "appends_fail" // readers are served
+	reasonShutdown    = string(feed.DrainShutdown)
+	reasonRestore     = string(feed.CodeRestoreNotFinalized)
+)
+
 // condition is how the server is, and why where it does not serve.
-type condition struct{ status, reason string }
+type condition struct {
+	status string
+	code   feed.Code
+	reason string // a word
+	detail string // a sentence for people
+}
 
 func (s *Server) condition() condition {
+	stops := condition{statusDraining, feed.CodeNotReady, reasonShutdown, reasonShutdown}
+	if s.leaving.Load() {
+		return stops
+	}
+	switch err := s.feed.Ready(); {
+	case errors.Is(err, feed.ErrDraining):
+		return stops
+	case errors.Is(err, feed.ErrStarting):
+		return condition{statusNotReady, feed.CodeNotReady, reasonStarting, reasonStarting}
+	case feed.CodeOf(err) == feed.CodeRestoreNotFinalized:
+		return condition{statusNotReady, feed.CodeRestoreNotFinalized, reasonRestore, problemOf(err).Detail}
+	case err != nil:
+		return condition{statusNotReady, feed.CodeNotReady, reasonUnavailable, problemOf(err).Detail}
+	}
+	if s.feed.Appending() != nil {
+		return condition{statusNotReady, feed.CodeUnavailable, reasonAppends, "the store takes no events at present; the server's log says why"}
+	}
+	return condition{status: statusReady}
+}
+
+// draining reports whether the feed has ended publishing and streams. While a
+// stop only waits for load balancers, it has not.
+func (s *Server) draining() bool {
 	select {
 	case <-s.stopped:
-		return condition{statusDraining, string(feed.DrainShutdown)}
+		return true
 	default:
+		return errors.Is(s.feed.Ready(), feed.ErrDraining)
 	}
-	err := s.feed.Ready()
-	if err == nil {
-		return condition{statusReady, ""}
-	}
-	reason := problemOf(err).Detail
-	if reason == string(feed.DrainShutdown) {
-		return condition{statusDraining, reason}
-	}
-	return condition{statusNotReady, reason}
 }
 
 // healthz is GET /healthz: the process is alive, whatever else.
@@ -42,7 +72,9 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz is GET /readyz: 200 while the server serves, else 503 and the reason.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if c := s.condition(); c.status != statusReady {
-		s.fail(w, r, problemf(feed.CodeNotReady, "%s", c.reason))
+		p := problemf(c.code, "%s", c.detail)
+		p.Reason = c.reason
+		s.fail(w, r, p)
 		return
 	}
 	s.respond(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
@@ -55,6 +87,8 @@ type statusPage struct {
 	Status         string                 `json:"status"`
 	Reason         string                 `json:"reason"`
 	Store          string                 `json:"store"`
+	Sealed         bool                   `json:"sealed"`
+	Restore        *restorePart           `json:"restore"`
 	Epoch          feed.Epoch             `json:"epoch"`
 	OldestSeq      uint64                 `json:"oldest_seq"`
 	HeadSeq        uint64                 `json:"head_seq"`
@@ -78,6 +112,13 @@ type retentionPart struct {
 	AgeSeconds float64 `json:"age_seconds"`
 }
 
+// restorePart is the store's guard; none where the store ends with the
+// process, or has not answered yet.
+type restorePart struct {
+	Guard     feed.GuardMode `json:"guard"`
+	Finalized bool           `json:"finalized"`
+}
+
 type connectionsPart struct {
 	Total     int `json:"total"`
 	Replaying int `json:"replaying"`
@@ -94,13 +135,23 @@ type resyncPart struct {
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	st, stats, c, cfg := s.feed.Status(), s.feed.Stats(), s.condition(), s.feed.Config()
 	page := statusPage{
-		Version: s.cfg.Version, Node: s.cfg.Node, Status: c.status, Reason: c.reason, Store: s.cfg.Store,
+		Version: s.cfg.Version, Node: s.cfg.Node, Status: c.status, Reason: c.detail, Store: s.cfg.Store,
 		Epoch: st.Epoch, OldestSeq: st.Oldest, HeadSeq: st.Head.Seq, RetainedEvents: st.Events, RetainedBytes: st.Bytes,
 		Retention:     retentionPart{Events: st.Retention.Events, Bytes: st.Retention.Bytes, AgeSeconds: st.Retention.Age.Seconds()},
 		UptimeSeconds: time.Since(s.started).Seconds(), StartedAt: s.started.UTC(),
 		Connections:    connectionsPart{Total: st.Total, Replaying: st.Replaying, Live: st.Live, Lagging: st.Lagging},
 		PublishedTotal: stats.EventsPublished, DeliveredTotal: stats.Deliveries, Resyncs: stats.Resyncs,
 		HeartbeatMS: cfg.Heartbeat.Milliseconds(), SnapshotEvents: cfg.SnapshotEvents,
+	}
+	if guard := s.watch.look(r.Context()); guard.Guard != "" {
+		page.Sealed = guard.Sealed
+		page.Restore = &restorePart{Guard: guard.Guard, Finalized: !shut(s.feed)}
+		if page.Epoch == "" { // the feed has not begun, as while the guard keeps it shut
+			page.Epoch, page.OldestSeq, page.HeadSeq = guard.Epoch, guard.OldestSeq, guard.HeadSeq
+		}
+	}
+	if page.Epoch == "" { // nobody knows yet what is there
+		page.RetainedEvents, page.RetainedBytes = 0, 0
 	}
 	if last := stats.LastResync; !last.Time.IsZero() {
 		page.LastResync = &resyncPart{Time: last.Time.UTC(), Reason: last.Reason}

@@ -46,7 +46,7 @@ type metrics struct {
 }
 
 // newMetrics registers everything with reg: a registry serves one server.
-func newMetrics(reg *prometheus.Registry, f *feed.Feed, version string) *metrics {
+func newMetrics(reg *prometheus.Registry, f *feed.Feed, watch *storeWatch, version string) *metrics {
 	// From a cached page to a slow disk or a slow NDJSON producer.
 	latency := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60}
 	m := &metrics{
@@ -105,7 +105,7 @@ func newMetrics(reg *prometheus.Registry, f *feed.Feed, version string) *metrics
 	info.Set(1)
 	reg.MustRegister(
 		m.publishes, m.publishEvents, m.publishDuration, m.refusals, m.streamsEnded, m.writeErrors,
-		m.requests, m.requestDuration, info, newFeedCollector(f),
+		m.requests, m.requestDuration, info, newFeedCollector(f), newStoreCollector(f, watch),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -249,7 +249,7 @@ func (c *feedCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(&stats, &status))
 	}
 	ready := 0.0
-	if c.feed.Ready() == nil {
+	if c.feed.Ready() == nil && c.feed.Appending() == nil {
 		ready = 1
 	}
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, ready)
@@ -267,7 +267,7 @@ func (c *feedCollector) Collect(ch chan<- prometheus.Metric) {
 		last = float64(stats.LastResync.Time.UnixMicro()) / 1e6
 	}
 	ch <- prometheus.MustNewConstMetric(c.lastResync, prometheus.GaugeValue, last)
-	for state, n := range map[feed.State]int{
+	for state, n := range map[feed.SubscriberState]int{
 		feed.StateReplaying: status.Replaying, feed.StateLive: status.Live, feed.StateLagging: status.Lagging,
 	} {
 		ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(n), state.String())

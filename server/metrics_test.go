@@ -71,7 +71,7 @@ func wantSamples(t *testing.T, got, want map[string]string) {
 
 func TestMetricsAreLintClean(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m := newMetrics(reg, runningFeed(t), "1.2.3")
+	m := newMetrics(reg, runningFeed(t), newStoreWatch(nil), "1.2.3")
 	m.request("/healthz", "GET", 200, time.Millisecond)
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestMetricsAreLintClean(t *testing.T) {
 }
 
 func TestMetricsStartAtZeroForEveryReason(t *testing.T) {
-	got := scrape(t, newMetrics(prometheus.NewRegistry(), runningFeed(t), "1.2.3"))
+	got := scrape(t, newMetrics(prometheus.NewRegistry(), runningFeed(t), newStoreWatch(nil), "1.2.3"))
 	want := map[string]string{
 		`gapless_build_info{version="1.2.3"}`:                     "1",
 		`gapless_ready`:                                           "1",
@@ -100,6 +100,10 @@ func TestMetricsStartAtZeroForEveryReason(t *testing.T) {
 		`gapless_encodings_total{format="raw",named="false"}`:     "0",
 		`gapless_encodings_total{format="envelope",named="true"}`: "0",
 		`gapless_connections{state="lagging"}`:                    "0",
+		`gapless_store_restore_not_finalized`:                     "0",
+		`gapless_store_sealed`:                                    "0",
+		`gapless_store_outbox_moved_total`:                        "0",
+		`gapless_store_outbox_parked_total`:                       "0",
 	}
 	for _, r := range feed.Reasons() {
 		want[fmt.Sprintf(`gapless_resyncs_total{reason="%s"}`, r)] = "0"
@@ -117,7 +121,7 @@ func TestMetricsStartAtZeroForEveryReason(t *testing.T) {
 
 func TestMetricsTellWhatTheFeedCounted(t *testing.T) {
 	f := runningFeed(t)
-	m := newMetrics(prometheus.NewRegistry(), f, "dev")
+	m := newMetrics(prometheus.NewRegistry(), f, newStoreWatch(nil), "dev")
 	ctx := t.Context()
 	publish := func(drafts ...feed.Draft) {
 		t.Helper()
@@ -182,7 +186,7 @@ func TestMetricsTellWhatTheFeedCounted(t *testing.T) {
 }
 
 func TestMetricsCountRequestsAndStreams(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry(), runningFeed(t), "dev")
+	m := newMetrics(prometheus.NewRegistry(), runningFeed(t), newStoreWatch(nil), "dev")
 	m.published("ndjson", 7, 20*time.Millisecond)
 	m.streamRefused("not_ready")
 	m.streamEnded()
@@ -208,7 +212,7 @@ func TestMetricsCountRequestsAndStreams(t *testing.T) {
 }
 
 func TestMetricsLabelsAreBounded(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry(), runningFeed(t), "dev")
+	m := newMetrics(prometheus.NewRegistry(), runningFeed(t), newStoreWatch(nil), "dev")
 	m.request("/healthz", "BREW", 200, 0)
 	before := len(scrape(t, m))
 	for i := range 50 {

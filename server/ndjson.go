@@ -13,7 +13,7 @@ import (
 
 // Bounds of what one NDJSON request holds in memory.
 const (
-	lineBufferBytes = 64 << 10
+	lineBufferBytes = 256 << 10
 	maxLineBytes    = feed.MaxDataBytes + 64<<10 // a largest payload and its envelope
 	chunkEvents     = 500
 	chunkBytes      = 4 << 20

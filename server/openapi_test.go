@@ -135,6 +135,7 @@ func TestParametersAreDescribed(t *testing.T) {
 		"GET /events":         "Last-Event-ID cursor epoch format last_event_id named since_seq start topic type",
 		"GET /api/v1/events":  "Last-Event-ID cursor epoch last_event_id limit since_seq start topic type wait",
 		"POST /api/v1/events": "Idempotency-Key id topic type",
+		"GET /api/v1/audit":   "before limit",
 	} {
 		method, path, _ := strings.Cut(path, " ")
 		var names []string

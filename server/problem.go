@@ -16,7 +16,6 @@ import (
 const (
 	codeUnauthorized     feed.Code = "unauthorized"
 	codeForbidden        feed.Code = "forbidden"
-	codeNotFound         feed.Code = "not_found"
 	codeMethodNotAllowed feed.Code = "method_not_allowed"
 	codeTimeout          feed.Code = "timeout"
 	codeUnsupportedMedia feed.Code = "unsupported_media_type"
@@ -32,13 +31,13 @@ func statusOf(code feed.Code) int {
 		return http.StatusUnauthorized
 	case codeForbidden:
 		return http.StatusForbidden
-	case codeNotFound:
+	case feed.CodeNotFound:
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
 		return http.StatusMethodNotAllowed
 	case codeTimeout:
 		return http.StatusRequestTimeout
-	case feed.CodeIDConflict:
+	case feed.CodeIDConflict, feed.CodeConflict, feed.CodeEpochChanged:
 		return http.StatusConflict
 	case codeResyncRequired:
 		return http.StatusGone
@@ -46,7 +45,7 @@ func statusOf(code feed.Code) int {
 		return http.StatusRequestEntityTooLarge
 	case codeUnsupportedMedia:
 		return http.StatusUnsupportedMediaType
-	case feed.CodeNotReady, feed.CodeUnavailable:
+	case feed.CodeNotReady, feed.CodeUnavailable, feed.CodeRestoreNotFinalized, feed.CodeSealed:
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError
@@ -61,15 +60,16 @@ type problem struct {
 	Detail string     `json:"detail"`
 	Code   feed.Code  `json:"code"`
 	Epoch  feed.Epoch `json:"epoch,omitempty"` // with the members below
+	// Reason says more than the code: of a 410 why, of /readyz what is missing.
+	Reason string `json:"reason,omitempty"`
 	*resyncMembers
 	*lineMembers
 }
 
 // resyncMembers are what a 410 adds.
 type resyncMembers struct {
-	Reason    feed.Reason `json:"reason"`
-	OldestSeq uint64      `json:"oldest_seq"`
-	HeadSeq   uint64      `json:"head_seq"`
+	OldestSeq uint64 `json:"oldest_seq"`
+	HeadSeq   uint64 `json:"head_seq"`
 }
 
 // lineMembers are what an NDJSON body's failure adds.
@@ -116,6 +116,24 @@ func problemOf(err error) *problem {
 	return problemf(code, "%s", detail)
 }
 
+// operatorProblem is problemOf for those who look after the store. They are
+// told what the store says also where a reader could do nothing about it.
+func operatorProblem(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	code := feed.CodeOf(err)
+	detail := messages(err, code)
+	switch {
+	case detail == "":
+		return problemOf(err)
+	case code == feed.CodeInternal:
+		detail += "; the server's log says why"
+	}
+	return problemf(code, "%s", detail)
+}
+
 // messages joins what the errors of a chain say to people. The last cause is
 // told where it is about the caller's own input.
 func messages(err error, code feed.Code) string {
@@ -143,15 +161,31 @@ func messages(err error, code feed.Code) string {
 
 // fail answers with the problem that err stands for.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	s.answerProblem(w, r, problemOf(err), err)
+}
+
+// failOperator is fail for those who look after the store.
+func (s *Server) failOperator(w http.ResponseWriter, r *http.Request, err error) {
+	s.answerProblem(w, r, operatorProblem(err), err)
+}
+
+func (s *Server) answerProblem(w http.ResponseWriter, r *http.Request, p *problem, err error) {
 	if p.Status == http.StatusInternalServerError {
 		s.log.Error().Err(err).Str("path", clip(r.URL.Path)).Msg("a request failed")
 	}
 	if p.Status == http.StatusServiceUnavailable {
-		// Between one and three seconds, so that a crowd does not come back at once.
-		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(3)))
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter(p.Code)))
 	}
 	s.respond(w, p.Status, "application/problem+json", encodeJSON(p))
+}
+
+// retryAfter is when to come back, in seconds, drawn so that a crowd does not
+// return at once. What waits for a person takes longer.
+func retryAfter(code feed.Code) int {
+	if code == feed.CodeRestoreNotFinalized || code == feed.CodeSealed {
+		return 30 + rand.IntN(31)
+	}
+	return 1 + rand.IntN(3)
 }
 
 // reject is fail for a request whose body may not have been read to its end.

@@ -51,7 +51,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		s.publishLines(w, r, d, begin)
 		return
 	}
-	body, err := s.readBody(w, r)
+	body, err := s.readBody(w, r, s.cfg.MaxBodyBytes)
 	if err != nil {
 		s.reject(w, r, err)
 		return

@@ -76,6 +76,19 @@ func (q *query) number(name string, absent, least, most int) int {
 	return n
 }
 
+// seq returns a decimal seq; 0 where it is absent.
+func (q *query) seq(name string) uint64 {
+	text := q.one(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		q.fail("%s: want a decimal number", name)
+	}
+	return n
+}
+
 // wait returns a duration: "25s", or a number of seconds.
 func (q *query) wait(name string, most time.Duration) time.Duration {
 	text := q.one(name)

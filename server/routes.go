@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+
+	"gapless/feed"
 )
 
 // routes builds the router. Every GET route answers HEAD too; OPTIONS is
@@ -14,12 +16,12 @@ func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.Use(s.record, s.recoverPanics, s.boundWrites, s.boundBodies, s.crossOrigin, s.answerOptions(r))
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		s.reject(w, r, problemf(codeNotFound, "there is nothing at this path"))
+		s.reject(w, r, problemf(feed.CodeNotFound, "there is nothing at this path"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		methods := allowed(r, req)
 		if len(methods) == 0 { // a method that chi does not know
-			s.reject(w, req, problemf(codeNotFound, "there is nothing at this path"))
+			s.reject(w, req, problemf(feed.CodeNotFound, "there is nothing at this path"))
 			return
 		}
 		w.Header().Set("Allow", strings.Join(methods, ", "))
@@ -38,6 +40,17 @@ func (s *Server) routes() http.Handler {
 	r.With(s.guard).Get("/api/v1/connections", s.connections)
 	r.With(s.guard).Head("/api/v1/connections", s.connections)
 	r.With(s.guard).Delete("/api/v1/connections/{id}", s.cut)
+
+	admin := r.With(s.guardAdmin)
+	for _, route := range []struct {
+		pattern string
+		handler http.HandlerFunc
+	}{{"/api/v1/audit", s.audit}, {"/api/v1/admin/restore", s.restoreStatus}} {
+		admin.Get(route.pattern, route.handler)
+		admin.Head(route.pattern, route.handler)
+	}
+	admin.Post("/api/v1/admin/restore/finalize", s.finalize)
+	admin.Post("/api/v1/admin/backup", s.makeBackup)
 
 	read("/healthz", s.healthz)
 	read("/readyz", s.readyz)
@@ -66,7 +79,7 @@ func (s *Server) page(pages http.Handler) http.HandlerFunc {
 		pw := &pageWriter{ResponseWriter: w}
 		pages.ServeHTTP(pw, r)
 		if pw.missing {
-			s.fail(w, r, problemf(codeNotFound, "there is nothing at this path"))
+			s.fail(w, r, problemf(feed.CodeNotFound, "there is nothing at this path"))
 		}
 	}))
 }
@@ -129,7 +142,7 @@ func (s *Server) answerOptions(routes chi.Routes) func(http.Handler) http.Handle
 			}
 			methods := allowed(routes, r)
 			if len(methods) == 0 && r.URL.Path != "*" {
-				s.reject(w, r, problemf(codeNotFound, "there is nothing at this path"))
+				s.reject(w, r, problemf(feed.CodeNotFound, "there is nothing at this path"))
 				return
 			}
 			w.Header().Set("Allow", strings.Join(methods, ", "))

@@ -26,8 +26,8 @@ const (
 // announceRetry is the pause after a failed announcement.
 const announceRetry = time.Second
 
-// Serve answers requests on ln, in plain text, until ctx ends; then it drains:
-// new requests are refused, every stream gets what its queue holds and
+// Serve answers requests on ln, in plain text, until ctx ends; then, after
+// Config.DrainDelay, it drains: new requests are refused, every stream gets what its queue holds and
 // `server.draining`, requests under way end. What has not ended within
 // drainTimeout is closed. It blocks, and is called once; the caller runs the
 // feed, and keeps it running until Serve has returned.
@@ -56,6 +56,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, drainTimeout time.D
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	failed := make(chan error, 1)
+	// Before it is ready: a store that is down or shut may take its time.
+	s.log.Info().Str("address", ln.Addr().String()).Msg("bound")
 	wg.Go(func() { failed <- hs.Serve(tuned) })
 	wg.Go(func() { s.announce(ctx, ln.Addr().String()) })
 
@@ -65,39 +67,73 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener, drainTimeout time.D
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
+	s.leaving.Store(true)
+	if s.cfg.DrainDelay > 0 {
+		s.log.Info().Dur("delay_ms", s.cfg.DrainDelay).Msg("stopping; serving on until load balancers have seen it")
+		select {
+		case err := <-failed:
+			return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
+		case <-time.After(s.cfg.DrainDelay):
+		}
+	}
 	s.shutDown(context.WithoutCancel(ctx), hs, tuned, drainTimeout)
 	return nil
 }
 
-// announce waits until the feed serves, and tells so: in the log, to the
-// subscribers, and to the caller.
+// announce tells that the feed serves, when it does, in the log, to the
+// subscribers, and to the caller. From then on it does so again to the
+// subscribers where the store had failed appends: only one more append finds
+// out that it takes them again.
 func (s *Server) announce(ctx context.Context, address string) {
-	if s.feed.WaitReady(ctx) != nil {
-		return // ctx has ended
+	if !s.announceOnce(ctx) {
+		return
 	}
+	s.log.Info().Str("address", address).Str("node", s.cfg.Node).Str("store", s.cfg.Store).Msg("ready")
+	if s.cfg.OnReady != nil {
+		s.cfg.OnReady()
+	}
+	tick := time.NewTicker(announceRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.feed.Appending() != nil && !s.announceOnce(ctx) {
+			return
+		}
+	}
+}
+
+// announceOnce publishes the ready event, and tries until it is stored. A
+// sealed store takes no event of ours either, and is served all the same.
+// It reports false where ctx ended before.
+func (s *Server) announceOnce(ctx context.Context) bool {
 	data := encodeJSON(struct {
 		Status string `json:"status"`
 		Node   string `json:"node"`
 	}{statusReady, s.cfg.Node})
 	ready := feed.Draft{Type: feed.TypeStatus, Topic: feed.SystemTopic + ".status", Data: data}
 	for {
+		if s.feed.WaitReady(ctx) != nil {
+			return false
+		}
 		_, err := s.feed.Announce(ctx, ready)
-		if err == nil {
-			break
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		case feed.CodeOf(err) == feed.CodeSealed:
+			s.log.Warn().Err(err).Msg("the store is sealed: readers are served, and nothing can be published")
+			return true
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		s.log.Warn().Err(err).Msg("the ready event could not be stored; trying again")
-		select {
+		select { // the feed has logged it
 		case <-time.After(announceRetry):
 		case <-ctx.Done():
-			return
+			return false
 		}
-	}
-	s.log.Info().Str("address", address).Str("node", s.cfg.Node).Str("store", s.cfg.Store).Msg("ready")
-	if s.cfg.OnReady != nil {
-		s.cfg.OnReady()
 	}
 }
 

@@ -25,19 +25,30 @@ type Config struct {
 	Feed   *feed.Feed
 	Logger zerolog.Logger // the zero Logger writes nothing
 
+	// State is the store's control state; nil where it has none. It serves the
+	// audit trail.
+	State feed.State
+	// Durable is the store where it outlives the process, else nil. It serves
+	// restores and backups, also while the feed does not serve.
+	Durable feed.Durable
+
 	Version string // shown by the status page and in metrics; "unknown"
 	Node    string // this process's name; none
 	Store   string // the store's name; what the log calls itself
 
-	// PublishKeys guard publishing and the connections. None: anybody may
-	// write, from a page or a name of this machine's own: see Open.
+	// PublishKeys guard publishing, the connections, and what operators do to
+	// the store. None: whoever is on this machine may do all of it.
 	PublishKeys []string
-	// Open consents to writes without a key from anywhere.
+	// Open consents to anybody's publishing, and cutting of connections, where
+	// there is no key. What operators do stays with this machine.
 	Open bool
 	// CORSOrigins are the origins whose pages may read: scheme://host[:port],
 	// where the port may be `*`, or a sole `*`. None: same origin only.
 	CORSOrigins []string
 
+	// DrainDelay is for how long a stop keeps serving everything while /readyz
+	// says 503 already, so that load balancers look elsewhere first; 0.
+	DrainDelay     time.Duration
 	WriteTimeout   time.Duration // for each piece of at most 16 KiB; 10 s
 	MaxBodyBytes   int64         // of a publish that is not NDJSON; 64 MiB
 	MaxConnections int           // streams at a time; 0: no bound
@@ -70,6 +81,10 @@ type Server struct {
 	peers   peers
 	pieces  pieces
 
+	watch  *storeWatch
+	backup sync.Mutex // held by the one backup under way
+
+	leaving  atomic.Bool // a stop has begun; everything is served still
 	stopping sync.Once
 	stopped  chan struct{} // closed when the server begins to drain
 }
@@ -80,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Feed == nil {
 		return nil, &feed.Error{Code: feed.CodeInvalid, Op: "server", Msg: "no feed"}
 	}
-	if cfg.WriteTimeout < 0 || cfg.MaxBodyBytes < 0 || cfg.MaxConnections < 0 {
+	if cfg.WriteTimeout < 0 || cfg.MaxBodyBytes < 0 || cfg.MaxConnections < 0 || cfg.DrainDelay < 0 {
 		return nil, &feed.Error{Code: feed.CodeInvalid, Op: "server", Msg: "a limit or an interval is negative"}
 	}
 	cfg.Version = cmp.Or(cfg.Version, "unknown")
@@ -98,11 +113,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
+	watch := newStoreWatch(cfg.Durable)
 	s := &Server{
 		cfg:     cfg,
+		watch:   watch,
 		feed:    cfg.Feed,
 		log:     cfg.Logger,
-		metrics: newMetrics(cfg.Registry, cfg.Feed, cfg.Version),
+		metrics: newMetrics(cfg.Registry, cfg.Feed, watch, cfg.Version),
 		keys:    keys,
 		origins: origins,
 		started: time.Now(),

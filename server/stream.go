@@ -24,7 +24,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	if n := s.streams.Add(1); s.cfg.MaxConnections > 0 && n > int64(s.cfg.MaxConnections) {
 		s.streams.Add(-1)
-		s.refuse(w, r, feed.DrainAtCapacity)
+		s.refuse(w, r, feed.DrainAtCapacity, problemf(feed.CodeNotReady, "no stream at present: %s", feed.DrainAtCapacity))
 		return
 	}
 	defer s.streams.Add(-1)
@@ -118,21 +118,24 @@ func (s *Server) notSubscribed(w http.ResponseWriter, r *http.Request, err error
 	case r.Context().Err() != nil: // nobody is there to be answered
 	case feed.CodeOf(err) == feed.CodeInvalid:
 		s.fail(w, r, err)
-	case s.condition().status == statusDraining:
-		s.refuse(w, r, feed.DrainShutdown)
+	case s.draining():
+		s.refuse(w, r, feed.DrainShutdown, problemf(feed.CodeNotReady, "no stream at present: %s", feed.DrainShutdown))
+	case feed.CodeOf(err) == feed.CodeRestoreNotFinalized: // the feed has logged it
+		s.refuse(w, r, feed.DrainNotReady, err)
 	default:
 		s.log.Warn().Err(err).Msg("a stream was refused")
-		s.refuse(w, r, feed.DrainNotReady)
+		s.refuse(w, r, feed.DrainNotReady, problemf(feed.CodeNotReady, "no stream at present: %s", feed.DrainNotReady))
 	}
 }
 
 // refuse answers a stream that is not to begin. A client that reads event
 // streams gets 200 and one block with the time to come back, since an
-// EventSource never returns from any other status; all others get a 503.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, reason feed.DrainReason) {
+// EventSource never returns from any other status; all others get the problem,
+// a 503.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, reason feed.DrainReason, honest error) {
 	s.metrics.streamRefused(string(reason))
 	if !readsStreams(r) {
-		s.fail(w, r, problemf(feed.CodeNotReady, "no stream at present: %s", reason))
+		s.fail(w, r, honest)
 		return
 	}
 	streamHead(w, r)

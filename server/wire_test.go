@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"gapless/feed"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/wire anew from what the server answers")
@@ -20,6 +22,8 @@ type transcript struct {
 	name    string
 	publish string // before the request
 	request string // with {epoch} for the running one
+	durable bool   // on a store that outlives the process
+	keyed   bool   // where there is a publish key, K
 	after   func(*gateway)
 }
 
@@ -64,6 +68,19 @@ func transcripts() []transcript {
 		{name: "publish_form", request: post("/api/v1/events", "application/x-www-form-urlencoded", `{"data":1}`, "")},
 		{name: "catch_up", publish: two, request: get("/api/v1/events?topic=orders.*&limit=1", "")},
 		{name: "catch_up_gone", publish: two, request: get("/api/v1/events?since_seq=1", "")},
+		{name: "audit", durable: true, request: get("/api/v1/audit?limit=1", "")},
+		{name: "audit_memory", request: get("/api/v1/audit", "")},
+		{name: "restore_status", durable: true, request: get("/api/v1/admin/restore", "")},
+		{name: "restore_status_memory", request: get("/api/v1/admin/restore", "")},
+		{name: "restore_status_unauthorized", durable: true, keyed: true, request: get("/api/v1/admin/restore", "")},
+		{name: "restore_status_foreign_host", durable: true, request: "GET /api/v1/admin/restore HTTP/1.0\r\nHost: gateway.example\r\n\r\n"},
+		{name: "restore_finalize", durable: true, keyed: true, request: post("/api/v1/admin/restore/finalize", "application/json", `{"actor":"J. Doe"}`, "Authorization: Bearer K\r\n")},
+		{name: "restore_finalize_dry_run", durable: true, request: post("/api/v1/admin/restore/finalize", "application/json", `{"dry_run":true}`, "")},
+		{name: "restore_finalize_null", durable: true, request: post("/api/v1/admin/restore/finalize", "application/json", `{"relocation":null}`, "")},
+		{name: "restore_relocate", durable: true, request: post("/api/v1/admin/restore/finalize", "application/json",
+			`{"actor":"J. Doe","relocation":{"format":1,"store":"sqlite","epoch":"01KB7Q3V9W8ZJ4M2T6R5N0XYCD","oldest_seq":1,"head_seq":8,"head_fence":"7K3M9Q2P","identity":"there","final":true,"time":"2026-11-30T12:00:00Z","files":[]}}`, "")},
+		{name: "backup", durable: true, request: post("/api/v1/admin/backup", "application/json", `{"directory":"/var/backups/monday","actor":"J. Doe"}`, "")},
+		{name: "backup_relative", durable: true, request: post("/api/v1/admin/backup", "application/json", `{"directory":"monday"}`, "")},
 		{name: "not_found", request: get("/nothing", "")},
 		{name: "method_not_allowed", request: post("/events", "application/json", "{}", "")},
 	}
@@ -72,7 +89,20 @@ func transcripts() []transcript {
 func TestWire(t *testing.T) {
 	for _, tr := range transcripts() {
 		t.Run(tr.name, func(t *testing.T) {
-			g := start(t, func(o *options) { o.server.CORSOrigins = []string{"http://localhost:*"} })
+			g := start(t, func(o *options) {
+				o.server.CORSOrigins = []string{"http://localhost:*"}
+				if tr.keyed {
+					o.server.PublishKeys = []string{"K"}
+				}
+				if tr.durable {
+					d := newDurable(t)
+					entry := feed.AuditEntry{Actor: "J. Doe", Action: feed.ActionBackup, Detail: []byte(`{"head_seq":8}`)}
+					if err := d.RecordAudit(t.Context(), entry); err != nil {
+						t.Fatal(err)
+					}
+					d.serve(o)
+				}
+			})
 			if tr.publish != "" {
 				g.publish(tr.publish)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +63,8 @@ func (s *suite) testAppend(t *testing.T) {
 			t.Errorf("%d bytes came back, %d went in", len(got), len(d.Data))
 		}
 	})
+
+	t.Run("a thousand large events come back whole", s.testLarge)
 
 	t.Run("a batch gets contiguous seqs in the order of its drafts", func(t *testing.T) {
 		log := s.open(t, Config{Retention: feed.Retention{Events: 2000}})
@@ -141,50 +142,6 @@ func (s *suite) testAppend(t *testing.T) {
 			t.Errorf("the log lost event 2: its id is %q", got)
 		}
 	})
-
-	t.Run("eight appenders commit in one order", s.testConcurrentAppends)
-}
-
-func (s *suite) testConcurrentAppends(t *testing.T) {
-	const appenders, batches = 8, 25
-	log := s.open(t, Config{Retention: feed.Retention{Events: 2000}})
-	var mu sync.Mutex
-	acknowledged := make(map[uint64]string)
-	together(appenders, func(i int) {
-		last := uint64(0)
-		for b := range batches {
-			drafts := make([]feed.Draft, 1+(i+b)%5)
-			for j := range drafts {
-				drafts[j] = feed.Draft{ID: fmt.Sprintf("%d-%d-%d", i, b, j), Type: "made", Topic: "t", Data: json.RawMessage("1")}
-			}
-			receipt, err := log.log.Append(log.ctx, drafts)
-			if err != nil {
-				t.Errorf("append: %v", err)
-				return
-			}
-			if receipt.Events[0].Seq <= last {
-				t.Errorf("a batch that began after %d was acknowledged got %d", last, receipt.Events[0].Seq)
-			}
-			mu.Lock()
-			for j, a := range receipt.Events {
-				if a.Seq != receipt.Events[0].Seq+uint64(j) {
-					t.Errorf("another batch lies inside this one: %+v", receipt.Events)
-				}
-				if first, ok := acknowledged[a.Seq]; ok {
-					t.Errorf("seq %d was given to %q and %q", a.Seq, first, a.ID)
-				}
-				acknowledged[a.Seq] = a.ID
-				last = a.Seq
-			}
-			mu.Unlock()
-		}
-	})
-	log.wantBounds(1, uint64(len(acknowledged)))
-	for _, ev := range log.all() {
-		if acknowledged[ev.Seq] != ev.ID {
-			t.Fatalf("seq %d holds %q, was acknowledged for %q", ev.Seq, ev.ID, acknowledged[ev.Seq])
-		}
-	}
 }
 
 // exotic is drafts at the edges of what is valid.

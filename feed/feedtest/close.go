@@ -37,7 +37,7 @@ func calls() []call {
 
 func (s *suite) testClose(t *testing.T) {
 	t.Run("a blocked wait returns ErrClosed", func(t *testing.T) {
-		for range 20 {
+		for range 6 {
 			log := s.open(t, Config{})
 			log.fill(1)
 			at := log.head()

@@ -14,7 +14,11 @@
 //		})
 //	}
 //
-// The names of its subtests read as the specification. What a backend cannot
+// [RunState] does the same for the control state, and [RunDurable] for what
+// outlives a process: stores that are closed and opened again, restores,
+// backups and relocations.
+//
+// The names of the subtests read as the specification. What a backend cannot
 // do in a test, it declares as [Lack]s; only what cannot be observed without
 // the missing ability is then left out.
 //

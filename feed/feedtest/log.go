@@ -14,8 +14,8 @@ import (
 
 // Log is a small, slow feed.Log whose faults a test switches on while it
 // runs: it can be trimmed, rolled back, moved to a new epoch, filled with
-// garbage, made slow or made to fail under its readers. It keeps every key
-// for ever, and trims by count only.
+// garbage, sealed, shut by its guard, made slow or made to fail under its
+// readers. It keeps every key for ever, and trims by count only.
 type Log struct {
 	mu        sync.Mutex
 	epoch     feed.Epoch
@@ -28,6 +28,8 @@ type Log struct {
 	changed   chan struct{}
 	closed    bool
 	silent    bool
+	sealed    bool
+	shut      bool
 	readErr   error
 	appendErr error
 	readDelay time.Duration
@@ -48,74 +50,6 @@ func newEpoch() feed.Epoch {
 		panic(err)
 	}
 	return epoch
-}
-
-// FailReads makes every read fail with err, nil none.
-func (l *Log) FailReads(err error) { l.change(func() { l.readErr = err }) }
-
-// FailAppends makes every append fail with err, nil none.
-func (l *Log) FailAppends(err error) { l.change(func() { l.appendErr = err }) }
-
-// DelayReads makes every read take d.
-func (l *Log) DelayReads(d time.Duration) { l.change(func() { l.readDelay = d }) }
-
-// Silence keeps Wait from returning when something changes: the hint is lost.
-// Whoever waits when the silence ends is not woken by what happened in it.
-func (l *Log) Silence(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.silent = on
-}
-
-// Reads returns how often the log was read.
-func (l *Log) Reads() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.reads
-}
-
-// TrimTo drops the events before seq.
-func (l *Log) TrimTo(seq uint64) {
-	l.change(func() {
-		for len(l.events) > 0 && l.events[0].Seq < seq {
-			l.shift()
-		}
-	})
-}
-
-// ForgetTrimmed makes the fence of the last trimmed event unknown, as in a
-// store that trims by itself.
-func (l *Log) ForgetTrimmed() { l.change(func() { l.trimmed = feed.Fence{} }) }
-
-// Rollback takes the events behind seq back, as a restored disk does: same
-// epoch, same fences up to there, and their numbers will be used again.
-func (l *Log) Rollback(seq uint64) {
-	l.change(func() {
-		for len(l.events) > 0 && l.events[len(l.events)-1].Seq > seq {
-			l.events = l.events[:len(l.events)-1]
-		}
-		l.head = feed.Position{Seq: seq}
-		if len(l.events) > 0 {
-			l.head.Fence = l.events[len(l.events)-1].Fence
-		} else if seq > 0 {
-			l.head.Fence = l.trimmed
-		}
-		clear(l.keys)
-	})
-}
-
-// Renew begins a new epoch and keeps the events, as a finalized restore does.
-func (l *Log) Renew() { l.change(func() { l.epoch = newEpoch() }) }
-
-// Foreign stores an event as it is, but for its seq and fence, as a foreign
-// writer would: nothing is checked.
-func (l *Log) Foreign(ev feed.Event) uint64 {
-	var seq uint64
-	l.change(func() {
-		l.store(&ev)
-		seq = ev.Seq
-	})
-	return seq
 }
 
 func (l *Log) change(do func()) {
@@ -153,9 +87,12 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	err := l.refusal("append")
 	switch {
-	case l.closed:
-		return feed.Receipt{}, feed.ErrClosed
+	case err != nil:
+		return feed.Receipt{}, err
+	case l.sealed:
+		return feed.Receipt{}, &feed.Error{Code: feed.CodeSealed, Op: "append", Msg: "a final backup was made"}
 	case l.appendErr != nil:
 		return feed.Receipt{}, l.appendErr
 	}
@@ -193,6 +130,17 @@ func (l *Log) Append(ctx context.Context, drafts []feed.Draft) (feed.Receipt, er
 	return receipt, nil
 }
 
+// refusal is why a call fails whatever it asks. It needs mu.
+func (l *Log) refusal(op string) error {
+	switch {
+	case l.closed:
+		return feed.ErrClosed
+	case l.shut:
+		return &feed.Error{Code: feed.CodeRestoreNotFinalized, Op: op, Msg: "the log is not the one that was left: see gapless restore status"}
+	}
+	return nil
+}
+
 // beginRead takes the faults of reading into account, and returns with mu held
 // where there is none.
 func (l *Log) beginRead(ctx context.Context) error {
@@ -208,10 +156,7 @@ func (l *Log) beginRead(ctx context.Context) error {
 		}
 	}
 	l.mu.Lock()
-	err := l.readErr
-	if l.closed {
-		err = feed.ErrClosed
-	}
+	err := cmp.Or(l.refusal("read"), l.readErr)
 	if err != nil {
 		l.mu.Unlock()
 	}
@@ -279,14 +224,11 @@ func (l *Log) Wait(ctx context.Context, at feed.Cursor) error {
 	for {
 		l.mu.Lock()
 		changed := l.changed
-		done := l.closed || !l.silent && (at.Epoch != l.epoch || at.Position != l.head)
-		closed := l.closed
+		done := !l.silent && (at.Epoch != l.epoch || at.Position != l.head)
+		err := l.refusal("wait")
 		l.mu.Unlock()
-		if closed {
-			return feed.ErrClosed
-		}
-		if done {
-			return nil
+		if done || err != nil {
+			return err
 		}
 		select {
 		case <-changed:
@@ -300,10 +242,7 @@ func (l *Log) Wait(ctx context.Context, at feed.Cursor) error {
 func (l *Log) Trim(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return feed.ErrClosed
-	}
-	return nil
+	return l.refusal("trim")
 }
 
 // Info implements [feed.Log].

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,14 +97,22 @@ func (s *suite) world(t *testing.T) *world {
 // while looks at the log again and again from three goroutines, until two
 // appenders and a trimmer are done.
 func (w *world) while(look func(rnd *rand.Rand, last *feed.Bounds)) {
-	const appenders, batches, readers = 2, 150, 3
+	const appenders, batches, readers = 2, 100, 3
 	var running atomic.Int32
 	running.Store(appenders)
+	trims := make(chan struct{}, appenders*batches)
 	together(appenders+readers+1, func(i int) {
 		switch {
 		case i < appenders:
-			defer running.Add(-1)
+			defer func() {
+				if running.Add(-1) == 0 {
+					close(trims)
+				}
+			}()
 			for b := range batches {
+				if b%4 == i {
+					trims <- struct{}{}
+				}
 				drafts := make([]feed.Draft, 1+b%4)
 				for j := range drafts {
 					drafts[j] = feed.Draft{ID: fmt.Sprintf("%d-%d-%d", i, b, j), Type: "made", Topic: "t", Data: json.RawMessage("1")}
@@ -114,7 +123,7 @@ func (w *world) while(look func(rnd *rand.Rand, last *feed.Bounds)) {
 				}
 			}
 		case i == appenders:
-			for running.Load() > 0 {
+			for range trims {
 				if err := w.log.log.Trim(w.log.ctx); err != nil {
 					w.Errorf("trim: %v", err)
 					return
@@ -126,6 +135,7 @@ func (w *world) while(look func(rnd *rand.Rand, last *feed.Bounds)) {
 			last := feed.Bounds{Oldest: 1}
 			for running.Load() > 0 && !w.Failed() {
 				look(rnd, &last)
+				runtime.Gosched() // the appenders need the few processors too
 			}
 			look(rnd, &last)
 		}

@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Retention is what the log is to keep; a zero field bounds nothing, and
 	// the zero Retention lets the log keep its default, at least 1,000 events.
+	// A bound below 1,000 events or 1 MiB has to hold exactly; a log that keeps
+	// more may trim seldom, and exceed the bound by a twentieth.
 	Retention feed.Retention
 	// DedupeWindow is for how long a publisher's id stays taken; zero: the
 	// log's default, at least a minute.
@@ -43,6 +45,9 @@ const (
 	// broker trims by itself). The anchor at oldest − 1 may then be unknown,
 	// though never wrong.
 	LacksTrimmedFence
+	// LacksSharing: a place serves one durable store at a time; a second one
+	// that is opened there is refused. See [RunDurable].
+	LacksSharing
 )
 
 // Run checks that the logs that open returns keep the contract of [feed.Log].
@@ -52,10 +57,12 @@ const (
 func Run(t *testing.T, open func(t *testing.T, cfg Config) feed.Log, lacks ...Lack) {
 	s := &suite{openLog: open, lacks: lacks}
 	t.Run("append", s.testAppend)
+	t.Run("append together", s.testTogether)
 	t.Run("idempotency", s.testIdempotency)
 	t.Run("time", s.testTime)
 	t.Run("read", s.testRead)
 	t.Run("search", s.testSearch)
+	t.Run("search far", s.testSearchFar)
 	t.Run("wait", s.testWait)
 	t.Run("trim", s.testTrim)
 	t.Run("race", s.testRace)
@@ -74,7 +81,7 @@ func (s *suite) needs(abilities ...Lack) bool {
 }
 
 // patience is when a call that should have returned counts as hanging.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // open returns a log and the test's hands on it. Without a clock in the
 // configuration, the log uses its own.

@@ -51,8 +51,10 @@ func (s *suite) testTrim(t *testing.T) {
 		}
 	})
 
+	t.Run("a large count is kept, and at most a twentieth more", s.testLargeCount)
 	if s.needs(LacksByteBound) {
 		t.Run("an append keeps the bytes", s.testByteBound)
+		t.Run("many bytes are kept, and at most a twentieth more", s.testManyBytes)
 	}
 	if s.needs(LacksAgeBound, LacksClock) {
 		t.Run("what is too old goes", s.testAgeBound)
@@ -90,6 +92,39 @@ func (s *suite) testByteBound(t *testing.T) {
 		log.wantBounds(c.oldest, c.head)
 	}
 	log.wantTrimmed(s)
+}
+
+func (s *suite) testLargeCount(t *testing.T) {
+	const keep, batch = 1000, 130
+	log := s.open(t, Config{Retention: feed.Retention{Events: keep}})
+	for head := uint64(batch); head <= 4*keep; head += batch {
+		log.append(log.drafts(batch)...)
+		b := log.bounds()
+		if n := head + 1 - b.Oldest; b.Head.Seq != head || n < min(head, keep) || n > keep+keep/20 {
+			t.Fatalf("of %d events %d to %d are kept, want %d to %d of them", head, b.Oldest, b.Head.Seq, keep, keep+keep/20)
+		}
+		log.wantTrimmed(s)
+	}
+	log.trim()
+	if b := log.bounds(); b.Head.Seq+1-b.Oldest < keep {
+		t.Errorf("after a trim %d to %d are kept, want %d", b.Oldest, b.Head.Seq, keep)
+	}
+	log.wantInfo()
+}
+
+func (s *suite) testManyBytes(t *testing.T) {
+	const keep, size = 1 << 20, 10_000
+	log := s.open(t, Config{Retention: feed.Retention{Bytes: keep}})
+	for head := range uint64(250) {
+		log.append(log.sized(size))
+		b := log.bounds()
+		kept := int64(head+2-b.Oldest) * size
+		if most := int64(keep + keep/20); kept > most || b.Oldest > 1 && kept <= keep-size {
+			t.Fatalf("%d to %d are kept, %d bytes; want more than %d and at most %d", b.Oldest, b.Head.Seq, kept, keep-size, most)
+		}
+	}
+	log.wantTrimmed(s)
+	log.wantInfo()
 }
 
 func (s *suite) testAgeBound(t *testing.T) {

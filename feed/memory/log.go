@@ -1,6 +1,6 @@
-// Package memory is a feed.Log in the process's memory. Its events, and its
-// epoch, end with the process: after a restart every cursor is of another
-// epoch, and readers are told so.
+// Package memory is a feed.Store in the process's memory. Its events, its
+// control state and its epoch end with the process: after a restart every
+// cursor is of another epoch, and readers are told so.
 package memory
 
 import (
@@ -32,7 +32,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Log is the store. All methods are safe for concurrent use.
+// Log is the store: a [feed.Store]. All methods are safe for concurrent use.
 type Log struct {
 	cfg   Config
 	epoch feed.Epoch
@@ -46,6 +46,7 @@ type Log struct {
 	last    time.Time  // of the newest event ever stored
 	topics  topicIndex
 	dedupe  dedupe
+	control control
 	changed chan struct{} // closed at the next change; nil: nobody waits
 	closed  bool
 }
@@ -66,7 +67,7 @@ func New(cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{cfg: cfg, epoch: epoch, topics: topicIndex{}, dedupe: newDedupe(cfg.DedupeWindow)}, nil
+	return &Log{cfg: cfg, epoch: epoch, topics: topicIndex{}, dedupe: newDedupe(cfg.DedupeWindow), control: newControl()}, nil
 }
 
 // Append implements [feed.Log]. It does not block.
@@ -229,7 +230,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.events, l.bytes, l.topics = ring{}, 0, topicIndex{}
+	l.events, l.bytes, l.topics, l.control = ring{}, 0, topicIndex{}, newControl()
 	l.notifyLocked()
 	return nil
 }
