@@ -19,7 +19,7 @@ import (
 type clientFlags struct {
 	URL       string `placeholder:"URL" help:"The gateway. Default: where GAPLESS_LISTEN says, else http://127.0.0.1:8080."`
 	Token     string `placeholder:"KEY" help:"Key to send as bearer token."`
-	TokenFile string `placeholder:"FILE" help:"File that holds the key."`
+	TokenFile string `placeholder:"FILE" help:"File that holds the key: the first, where it has several, one a line."`
 }
 
 // client talks to one gateway.
@@ -43,11 +43,11 @@ func (f *clientFlags) newClient() (*client, error) {
 	base.Path = strings.TrimRight(base.Path, "/")
 	token := f.Token
 	if token == "" && f.TokenFile != "" {
-		text, err := os.ReadFile(f.TokenFile)
+		keys, err := readKeys("--token-file", f.TokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("--token-file: %w", err)
+			return nil, &exitError{exitUsage, err}
 		}
-		token = strings.TrimSpace(string(text))
+		token = keys[0]
 	}
 	if token != "" && !validKey(token) {
 		return nil, usageErrorf("--token: the key (not shown) has characters that a bearer token cannot carry")
@@ -151,6 +151,48 @@ func (c *client) post(ctx context.Context, query url.Values, header http.Header,
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("%s answered with something that is no receipt: %w", c.base, err)
+	}
+	return nil
+}
+
+// patient is the client for requests that may take long: it waits for an
+// answer for as long as its context does.
+func (c *client) patient() *client {
+	transport := c.http.Transport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = 0
+	return &client{base: c.base, token: c.token, http: &http.Client{Transport: transport}}
+}
+
+// admin sends an operator's request, with a JSON body unless it is nil, and
+// reads the answer.
+func (c *client) admin(ctx context.Context, method, path string, body, into any) error {
+	var reader io.Reader
+	header := http.Header{}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		reader = bytes.NewReader(text)
+		header.Set("Content-Type", "application/json")
+	}
+	res, err := c.do(ctx, method, path, header, reader)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	if err != nil {
+		return c.unreachable(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return newAPIError(res, answer)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s answered with something that is no gapless answer: %w", c.base, err)
 	}
 	return nil
 }

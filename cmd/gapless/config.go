@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -28,13 +29,21 @@ func (c *configCommand) Run(ctx *kong.Context, con *console) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
-	if _, err := newGateway(&c.serveFlags, con, nil); err != nil {
-		return &exitError{exitUsage, err}
+	if err := c.check(con); err != nil {
+		return err
 	}
 	var out strings.Builder
 	out.WriteString("# The effective configuration of gapless serve.\n")
 	for _, flag := range ctx.Selected().Flags {
 		if flag.Name == "help" || flag.Name == "config" {
+			continue
+		}
+		if flag.Name == "store" && (c.StoreFile != "" || c.serveFlags.store.hasSecret()) {
+			from := source(ctx, flag)
+			if c.StoreFile != "" {
+				from = "what store-file says"
+			}
+			fmt.Fprintf(&out, "# store: '%s' # %s, masked\n", c.serveFlags.store, from)
 			continue
 		}
 		line, err := configLine(flag, source(ctx, flag))
@@ -48,7 +57,14 @@ func (c *configCommand) Run(ctx *kong.Context, con *console) error {
 }
 
 func configLine(flag *kong.Flag, from string) (string, error) {
-	value := flag.Target.Interface()
+	target := flag.Target
+	if target.Kind() == reflect.Pointer {
+		target = target.Elem() // complete has filled it
+	}
+	value := target.Interface()
+	if isNeverEmpty(flag.Name) && value == "" {
+		return fmt.Sprintf("# %s: '' # %s: none\n", flag.Name, from), nil
+	}
 	switch v := value.(type) {
 	case []string:
 		if flag.Name == "publish-key" && len(v) > 0 {
@@ -57,13 +73,12 @@ func configLine(flag *kong.Flag, from string) (string, error) {
 		if v == nil {
 			value = []string{}
 		}
+	case optionalSize:
+		value = sizeValue(v.size)
 	case time.Duration:
 		value = shortDuration(v)
 	case size:
-		value = v.String()
-		if v%(1<<10) != 0 || v == 0 {
-			value = int64(v)
-		}
+		value = sizeValue(v)
 	}
 	var node yaml.Node
 	if err := node.Encode(value); err != nil {
@@ -72,6 +87,14 @@ func configLine(flag *kong.Flag, from string) (string, error) {
 	node.Style |= yaml.FlowStyle
 	text, err := yaml.Marshal(&node)
 	return fmt.Sprintf("%s: %s # %s\n", flag.Name, strings.TrimSpace(string(text)), from), err
+}
+
+// sizeValue is a size with its unit, or a plain number where none fits.
+func sizeValue(v size) any {
+	if v%(1<<10) != 0 || v == 0 {
+		return int64(v)
+	}
+	return v.String()
 }
 
 // shortDuration writes 10m rather than 10m0s.

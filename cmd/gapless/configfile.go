@@ -61,7 +61,7 @@ func loadConfigFile(path string, flags []*kong.Flag) (*fileResolver, error) {
 			unknown = append(unknown, fmt.Sprintf("%q (line %d)", key.Value, key.Line))
 			continue
 		}
-		if value.Tag == "!!null" {
+		if value.Tag == "!!null" && !isNeverEmpty(flag.Name) {
 			continue
 		}
 		text, err := flagText(value)
@@ -84,8 +84,9 @@ func loadConfigFile(path string, flags []*kong.Flag) (*fileResolver, error) {
 // try decodes a value as the flag would, for an error that the file's name and
 // the line can be put before.
 func try(flag *kong.Flag, node *yaml.Node, text string) error {
-	if flag.Name == "publish-key" && text == "" && (node.Kind != yaml.SequenceNode || len(node.Content) > 0) {
-		return errors.New("the key is empty: give it a value, or leave the line out")
+	none := node.Kind == yaml.SequenceNode && len(node.Content) == 0 // said on purpose
+	if isNeverEmpty(flag.Name) && (text == "" || node.Tag == "!!null") && !none {
+		return errors.New("it is empty, as an unset variable leaves it: give it a value, or leave the line out")
 	}
 	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
 		return fmt.Errorf("%q: want one of %s", text, strings.Join(flag.EnumSlice(), ", "))

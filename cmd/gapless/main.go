@@ -1,5 +1,5 @@
-// Command gapless runs the gateway and talks to one: serve, publish, tail,
-// status, health, config, version. docs/cli.md describes every command.
+// Command gapless runs the gateway, talks to one, and looks after its store.
+// docs/cli.md describes every command.
 package main
 
 import (
@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -24,6 +23,10 @@ type cli struct {
 	Status  statusCommand  `cmd:"" help:"Show what a running gateway does."`
 	Health  healthCommand  `cmd:"" help:"Exit 0 if a gateway serves, 1 if not."`
 	Config  configCommand  `cmd:"" help:"Print the configuration that serve would run with, as YAML."`
+	Migrate migrateCommand `cmd:"" help:"Bring the schema of a PostgreSQL database up to date."`
+	Backup  backupCommand  `cmd:"" help:"Copy a store, or verify a copy."`
+	Restore restoreCommand `cmd:"" help:"Say what happened to a store that was restored, moved or failed over."`
+	Check   checkCommand   `cmd:"" help:"Look for damage in a store."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -66,7 +69,8 @@ func main() { os.Exit(run(os.Args[1:])) }
 // first SIGINT or SIGTERM ends the command's context; a second one ends the
 // process at once, with 1.
 func run(args []string) int {
-	if err := unsetEmpty(); err != nil {
+	empty, err := unsetEmpty()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gapless: error:", err)
 		return exitFailure
 	}
@@ -91,14 +95,14 @@ func run(args []string) int {
 		args = []string{"--help"}
 	}
 	parsed, err := parser.Parse(args)
+	if err == nil {
+		err = refuseEmpty(parsed, empty)
+	}
 	if err != nil {
-		command := "gapless"
-		if failed := (*kong.ParseError)(nil); errors.As(err, &failed) && failed.Context != nil {
-			if name := failed.Context.Command(); name != "" {
-				command += " " + strings.Fields(name)[0]
-			}
+		if failed := (*kong.ParseError)(nil); errors.As(err, &failed) {
+			parsed = failed.Context
 		}
-		fmt.Fprintf(con.err, "gapless: error: %v\n%s --help tells what is allowed.\n", err, command)
+		fmt.Fprintf(con.err, "gapless: error: %v\n%s --help tells what is allowed.\n", err, commandOf(parsed))
 		return exitUsage
 	}
 	err = parsed.Run()
@@ -110,6 +114,19 @@ func run(args []string) int {
 		return coded.code
 	}
 	return exitFailure
+}
+
+// commandOf is how a command line calls its command, as far as it was read.
+func commandOf(parsed *kong.Context) string {
+	command := "gapless"
+	if parsed != nil {
+		for _, path := range parsed.Path {
+			if path.Command != nil && !path.Command.Hidden {
+				command += " " + path.Command.Name
+			}
+		}
+	}
+	return command
 }
 
 // newParser makes the parser of the whole grammar. The host's name is the
@@ -125,20 +142,6 @@ func newParser(ctx context.Context, con *console, host string) *kong.Kong {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(con),
 	)
-}
-
-// unsetEmpty makes an empty variable count as none: container files write
-// GAPLESS_X=${X:-} for what may be absent.
-func unsetEmpty() error {
-	for _, entry := range os.Environ() {
-		name, value, _ := strings.Cut(entry, "=")
-		if value == "" && strings.HasPrefix(name, "GAPLESS_") {
-			if err := os.Unsetenv(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // hostname never fails: --node needs some default.

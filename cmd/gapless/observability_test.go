@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"gopkg.in/yaml.v3"
 
 	"gapless/feed"
@@ -30,7 +31,15 @@ func liveMetrics(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	f := parsed.Selected().Target.Addr().Interface().(*configCommand).serveFlags
-	gw, err := newGateway(&f, con, nil)
+	if err := f.complete(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := openStore(t.Context(), f.store, f.storeOptions(zerolog.Nop()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	gw, err := newGateway(&f, log, zerolog.Nop(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func (p *printer) print(ev upstream.Event) (bool, error) {
 	return true, err
 }
 
-// control tells of the stream itself. What is missing from the output is told
-// in every format; the rest to people only.
+// control tells of the stream itself. What is missing from the output, and why
+// a connection ends, is told in every format; the rest to people only.
 func (p *printer) control(ev upstream.Event) error {
 	var c control
 	if err := json.Unmarshal(ev.Data, &c); err != nil {
@@ -69,6 +69,9 @@ func (p *printer) control(ev upstream.Event) error {
 	if ev.Type == feed.TypeResync {
 		reason := feed.Reason(c.Reason)
 		return p.notice("resync (" + printable(c.Reason) + "): " + resyncMeaning(reason) + p.afterResync(reason, c.HeadSeq))
+	}
+	if ev.Type == feed.TypeDraining {
+		return p.notice("the server ends the connection (" + printable(c.Reason) + ")")
 	}
 	if p.format != "pretty" {
 		return nil
@@ -89,8 +92,6 @@ func (p *printer) control(ev upstream.Event) error {
 		return p.notice(text)
 	case feed.TypeLive:
 		return p.notice("live: what follows comes as it is published")
-	case feed.TypeDraining:
-		return p.notice("the server ends the connection (" + printable(c.Reason) + ")")
 	}
 	return nil
 }

@@ -113,6 +113,14 @@ func TestTailSaysWhatComesAfterAResync(t *testing.T) {
 	}
 }
 
+func TestTailTellsWhyAConnectionEndsInEveryFormat(t *testing.T) {
+	for _, format := range []string{"pretty", "json", "raw"} {
+		if told := notices(t, format, "live", drainingAfter(epochOne, 7)); !strings.Contains(told[0], "· the server ends the connection (cut)") {
+			t.Errorf("%s: %q", format, told)
+		}
+	}
+}
+
 func TestTailTellsOutagesInItsOwnWords(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for _, tt := range []struct {

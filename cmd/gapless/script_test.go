@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +36,8 @@ func TestMain(m *testing.M) {
 //	exits CODE COMMAND…    run the command and compare its exit code
 //	serve [ARG…]           start gapless serve, wait for its ready line; sets
 //	                       GAPLESS_URL and ADDR, writes serve.out, serve.err
+//	bind [ARG…]            the same, and wait only until it is bound
+//	ready                  wait for the ready line of a server that was bound
 //	signal NAME            send a signal to that process
 //	stopped CODE           wait for that process and compare its exit code
 //	until REGEXP PATH      ask the gateway's path until the answer matches
@@ -48,21 +48,28 @@ func TestMain(m *testing.M) {
 //	stall PATH             open a stream and never read it
 //	lines N FILE           write an NDJSON file of N events
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+	testscript.Run(t, scripts("testdata/script", func(*testscript.Env) error { return nil }))
+}
+
+// scripts are those of a directory; setUp is called before each of them.
+func scripts(dir string, setUp func(*testscript.Env) error) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(time.Minute), // a command that does not end is killed
+		Deadline:            time.Now().Add(4 * time.Minute), // a command that does not end is killed
 		Setup: func(env *testscript.Env) error {
 			// A program under the race detector lingers for a second at its end.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			s := &process{}
 			env.Values[processKey{}] = s
 			env.Defer(s.kill)
-			return nil
+			return setUp(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   cmdExits,
 			"serve":   cmdServe,
+			"bind":    cmdBind,
+			"ready":   cmdReady,
 			"signal":  cmdSignal,
 			"stopped": cmdStopped,
 			"until":   cmdUntil,
@@ -73,26 +80,8 @@ func TestScripts(t *testing.T) {
 			"stall":   cmdStall,
 			"lines":   cmdLines,
 		},
-	})
-}
-
-type processKey struct{}
-
-// process is a script's gapless serve.
-type process struct {
-	cmd    *exec.Cmd
-	stdout sync.WaitGroup // the copy of its output
-}
-
-func (s *process) kill() {
-	if s.cmd != nil && s.cmd.ProcessState == nil {
-		_ = s.cmd.Process.Kill()
-		s.stdout.Wait()
-		_ = s.cmd.Wait()
 	}
 }
-
-func processOf(ts *testscript.TestScript) *process { return ts.Value(processKey{}).(*process) }
 
 func need(ts *testscript.TestScript, neg bool, args []string, n int, usage string) {
 	if neg || len(args) < n {
@@ -111,63 +100,6 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
-	}
-}
-
-func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 0, "serve [ARG…]")
-	s := processOf(ts)
-	if s.cmd != nil && s.cmd.ProcessState == nil {
-		ts.Fatalf("a server runs already")
-	}
-	if !strings.Contains(strings.Join(args, " "), "--listen") {
-		args = append(args, "--listen", "127.0.0.1:0")
-	}
-	s.cmd = exec.Command("gapless", append([]string{"serve"}, args...)...)
-	s.cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"GAPLESS_CONFIG", "GAPLESS_PUBLISH_KEY", "GAPLESS_PUBLISH_KEY_FILE", "GORACE"} {
-		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
-	}
-	stdout, err := s.cmd.StdoutPipe()
-	ts.Check(err)
-	outFile, err := os.Create(ts.MkAbs("serve.out"))
-	ts.Check(err)
-	errFile, err := os.Create(ts.MkAbs("serve.err"))
-	ts.Check(err)
-	s.cmd.Stderr = errFile
-	ts.Check(s.cmd.Start())
-	ts.Check(errFile.Close())
-	reader := bufio.NewReader(stdout)
-	line, err := reader.ReadString('\n')
-	fmt.Fprint(outFile, line)
-	s.stdout.Go(func() {
-		_, _ = io.Copy(outFile, reader)
-		_ = outFile.Close()
-	})
-	address, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on http://")
-	if err != nil || !ok {
-		s.kill()
-		ts.Fatalf("no ready line but %q: %s", line, ts.ReadFile("serve.err"))
-	}
-	ts.Setenv("ADDR", address)
-	ts.Setenv("GAPLESS_URL", "http://"+address)
-}
-
-func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 1, "signal TERM|INT")
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": os.Interrupt}
-	ts.Check(processOf(ts).cmd.Process.Signal(signals[args[0]]))
-}
-
-func cmdStopped(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 1, "stopped CODE")
-	s := processOf(ts)
-	timer := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
-	defer timer.Stop()
-	s.stdout.Wait()
-	_ = s.cmd.Wait()
-	if code := s.cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[0] {
-		ts.Fatalf("serve ended with %d, want %s: %s", code, args[0], ts.ReadFile("serve.err"))
 	}
 }
 

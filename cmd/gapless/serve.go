@@ -12,7 +12,6 @@ import (
 
 	"gapless"
 	"gapless/feed"
-	"gapless/feed/memory"
 	"gapless/server"
 	"gapless/web"
 )
@@ -29,6 +28,8 @@ When it is ready, one line goes to stdout: listening on http://127.0.0.1:8080 . 
 
 Examples:
   gapless serve --demo
+  gapless serve --store sqlite:events.db
+  gapless serve --store-file /run/secrets/database-url --auto-migrate
   gapless serve --listen 127.0.0.1:0 --retain-events 100000
   gapless serve --listen 0.0.0.0:8080 --publish-key-file /run/secrets/publish-keys
   GAPLESS_HEARTBEAT=5s gapless serve --config gapless.yaml`
@@ -36,26 +37,34 @@ Examples:
 
 // gateway is a feed, its log and its HTTP side, made and not started.
 type gateway struct {
-	log    *memory.Log
+	log    feed.Log
 	feed   *feed.Feed
 	server *server.Server
 	logger zerolog.Logger
 }
 
-// newGateway makes the parts from completed flags. It starts nothing and
-// binds nothing, so that config checks what serve would.
-func newGateway(f *serveFlags, con *console, onReady func()) (*gateway, error) {
+// check makes the parts on a store that nobody sees, binds and opens nothing:
+// it finds what serve would refuse.
+func (f *serveFlags) check(con *console) error {
 	logger, err := newLogger(con, f.LogLevel, f.LogFormat)
 	if err != nil {
-		return nil, err
+		return &exitError{exitUsage, err}
 	}
-	log, err := memory.New(memory.Config{
-		Retention:    feed.Retention{Events: f.RetainEvents, Bytes: int64(f.RetainBytes), Age: f.RetainAge},
-		DedupeWindow: f.DedupeWindow,
+	log, err := openStore(context.Background(), storeName{kind: storeMemory}, storeOptions{
+		retention: storeName{}.defaultRetention(), dedupeWindow: f.DedupeWindow,
 	})
 	if err != nil {
-		return nil, err
+		return &exitError{exitUsage, err}
 	}
+	if _, err := newGateway(f, log, logger, nil); err != nil {
+		return &exitError{exitUsage, errors.Join(err, log.Close())}
+	}
+	return log.Close()
+}
+
+// newGateway makes the parts from completed flags and an open log. It starts
+// nothing.
+func newGateway(f *serveFlags, log feed.Log, logger zerolog.Logger, onReady func()) (*gateway, error) {
 	fd, err := feed.New(feed.Config{
 		Log:             log,
 		Logger:          logger,
@@ -75,8 +84,14 @@ func newGateway(f *serveFlags, con *console, onReady func()) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What a store is not stays nil.
+	state, _ := log.(feed.State)
+	durable, _ := log.(feed.Durable)
 	srv, err := server.New(server.Config{
 		Feed:         fd,
+		State:        state,
+		Durable:      durable,
+		DrainDelay:   f.DrainDelay,
 		Logger:       logger,
 		Version:      version,
 		Node:         f.Node,
@@ -101,27 +116,42 @@ func (c *serveCommand) Run(ctx context.Context, con *console) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	demoCtx, stopDemo := context.WithCancel(ctx)
-	defer stopDemo()
-	var (
-		gw *gateway
-		ln net.Listener
-	)
-	gw, err := newGateway(&c.serveFlags, con, func() {
-		fmt.Fprintf(con.out, "listening on http://%s\n", ln.Addr())
-		if c.Demo {
-			running.Go(func() { newDemo(gw.feed.Publish, gw.logger).run(demoCtx) })
-		}
-	})
-	if err != nil {
-		return &exitError{exitUsage, err}
+	if err := c.check(con); err != nil {
+		return err
 	}
-	if ln, err = new(net.ListenConfig).Listen(ctx, "tcp", c.Listen); err != nil {
+	logger, err := newLogger(con, c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	// Before the store: where the port is taken, no new database is left behind.
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
 		if host, _, splitErr := net.SplitHostPort(c.Listen); splitErr == nil && errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w; --listen %s picks another", err, net.JoinHostPort(host, "PORT"))
 		}
-		return errors.Join(err, gw.log.Close())
+		return err
+	}
+	log, err := openStore(ctx, c.serveFlags.store, c.storeOptions(logger))
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	return errors.Join(c.serve(ctx, con, ln, log, logger), log.Close())
+}
+
+// serve runs the parts on a bound listener, which it closes, and an open log.
+func (c *serveCommand) serve(ctx context.Context, con *console, ln net.Listener, log feed.Log, logger zerolog.Logger) error {
+	var running sync.WaitGroup
+	demoCtx, stopDemo := context.WithCancel(ctx)
+	defer stopDemo()
+	var gw *gateway
+	gw, err := newGateway(&c.serveFlags, log, logger, func() {
+		fmt.Fprintf(con.out, "listening on http://%s\n", ln.Addr())
+		if c.Demo {
+			running.Go(func() { newDemo(gw.feed.Publish, logger).run(demoCtx) })
+		}
+	})
+	if err != nil {
+		return errors.Join(err, ln.Close())
 	}
 	// The feed outlives ctx: it serves the streams while they drain.
 	feedCtx, stopFeed := context.WithCancel(context.WithoutCancel(ctx))
@@ -131,5 +161,5 @@ func (c *serveCommand) Run(ctx context.Context, con *console) error {
 	stopDemo()
 	stopFeed()
 	running.Wait()
-	return errors.Join(err, gw.log.Close())
+	return err
 }

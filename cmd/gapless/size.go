@@ -47,3 +47,15 @@ func (s size) String() string {
 	}
 	return strconv.FormatInt(int64(s), 10)
 }
+
+// optionalSize is a size whose default is known only later.
+type optionalSize struct {
+	size
+	set bool
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *optionalSize) UnmarshalText(text []byte) error {
+	s.set = true
+	return s.size.UnmarshalText(text)
+}

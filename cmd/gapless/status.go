@@ -28,6 +28,9 @@ Examples:
 type statusPage struct {
 	Version, Node, Status, Reason, Store, Epoch string
 
+	Sealed  bool
+	Restore *struct{ Guard string }
+
 	OldestSeq      uint64 `json:"oldest_seq"`
 	HeadSeq        uint64 `json:"head_seq"`
 	RetainedEvents uint64 `json:"retained_events"`
@@ -82,7 +85,7 @@ func (p *statusPage) table(con *console) error {
 	}
 	row("status", "%s %s", p.Status, p.Reason)
 	row("node", "%s, gapless %s, up %v", p.Node, p.Version, time.Duration(p.UptimeSeconds)*time.Second)
-	row("store", "%s, epoch %s", p.Store, p.Epoch)
+	row("store", "%s", p.store())
 	row("log", "%d to %d: %d events, %s", p.OldestSeq, p.HeadSeq, p.RetainedEvents, readableSize(p.RetainedBytes))
 	row("keeps", "%s", p.keeps())
 	row("connections", "%d: %d live, %d replaying, %d lagging",
@@ -91,6 +94,17 @@ func (p *statusPage) table(con *console) error {
 	row("delivered", "%d events since the start", p.DeliveredTotal)
 	row("resyncs", "%s", p.resyncs())
 	return out.Flush()
+}
+
+func (p *statusPage) store() string {
+	text := fmt.Sprintf("%s, epoch %s", p.Store, p.Epoch)
+	if p.Restore != nil && p.Restore.Guard != "" {
+		text += ", guard " + p.Restore.Guard
+	}
+	if p.Sealed {
+		text += ", sealed by a final backup: it takes no events"
+	}
+	return text
 }
 
 func (p *statusPage) keeps() string {

@@ -51,6 +51,13 @@ func TestStatusIsATableOnATerminal(t *testing.T) {
 	}
 }
 
+func TestStatusTellsOfTheGuardAndTheSeal(t *testing.T) {
+	got, err := statusOf(t, strings.Replace(someStatus, `"store":"memory"`, `"store":"sqlite","sealed":true,"restore":{"guard":"strict","finalized":true}`, 1), true)
+	if want := `(?m)^store +sqlite, epoch E1, guard strict, sealed by a final backup: it takes no events$`; err != nil || !regexp.MustCompile(want).MatchString(got) {
+		t.Errorf("%v: no %s in\n%s", err, want, got)
+	}
+}
+
 func TestStatusIsTheServersJSONInAPipe(t *testing.T) {
 	got, err := statusOf(t, someStatus, false)
 	if err != nil || !json.Valid([]byte(got)) || strings.TrimSpace(got) != someStatus {

@@ -7,7 +7,7 @@ import { keepKey, setUpForm } from './publish.js'
 import { Status } from './status.js'
 import { read, Stream } from './stream.js'
 import { Table } from './table.js'
-import { clock, number, plural, resyncReason } from './words.js'
+import { clock, drainReason, number, plural, resyncReason } from './words.js'
 
 const PHASES = {
   connecting: 'Connecting',
@@ -28,12 +28,11 @@ let drawing = 0 // the frame that renews the numbers, or 0
 
 const table = new Table({ tbody: $('rows'), scroll: $('scroll'), open: showDetail, changed: showTable })
 const ledger = new Ledger(read, draw)
-const status = new Status(draw)
+const status = new Status(statusChanged)
 const stream = new Stream({
   phase() {
     document.documentElement.dataset.phase = stream.phase
-    put('phase', PHASES[stream.phase])
-    put('phase-note', stream.note)
+    showPhase()
     $('retry').hidden = stream.phase !== 'refused'
     showTable()
     draw()
@@ -68,6 +67,25 @@ const stream = new Stream({
   },
 })
 const cut = new Cut(stream, ledger)
+
+let notReady = '' // why the server does not serve, or ''
+
+// The server may wait for a person, and asks clients to stay away for long: a
+// page that somebody looks at says why, and is back as soon as it can be.
+function statusChanged() {
+  const { status: word, reason } = status.latest ?? {}
+  const was = notReady
+  notReady = word === 'not_ready' ? reason || 'it does not say why' : ''
+  if (was && !notReady && stream.phase === 'waiting') stream.open()
+  else showPhase()
+  draw()
+}
+
+function showPhase() {
+  put('phase', PHASES[stream.phase])
+  const told = stream.note === drainReason('not_ready') ? '' : stream.note
+  put('phase-note', notReady ? `The server is not ready: ${notReady.replace(/\.?$/, '.')} ${told}`.trim() : stream.note)
+}
 
 // draw renews the numbers once, in the next frame.
 function draw() {

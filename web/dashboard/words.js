@@ -25,7 +25,7 @@ const resyncs = {
   cursor_expired: 'the log no longer holds the position of this page',
   cursor_ahead: 'this page was ahead of the log',
   epoch_missing: 'the position named no epoch',
-  epoch_changed: 'the log began a new epoch, as after a restart in memory',
+  epoch_changed: 'the log began a new epoch, as after a restart in memory or a restore',
   history_changed: 'the log holds another event at the position of this page',
   cursor_invalid: 'the position could not be read',
   lagged: 'this page fell behind and the log no longer holds what it missed',
@@ -54,6 +54,8 @@ const advice = {
   too_large: 'The event is larger than the server accepts.',
   rate_limited: 'Too many requests.',
   not_ready: 'The server is not ready.',
+  restore_not_finalized: 'The server waits for an operator.',
+  sealed: 'The store takes no more events.',
 }
 
 // problem reads an error answer (RFC 9457) and says it in a sentence or two. It
