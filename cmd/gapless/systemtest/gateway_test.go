@@ -4,16 +4,15 @@ package systemtest_test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +30,7 @@ type gateway struct {
 	stderr output
 
 	process *exec.Cmd
+	ready   chan string   // what the program says that it listens on, once it is ready
 	exited  chan struct{} // closed once process has been waited for
 }
 
@@ -56,8 +56,43 @@ func prepare(t *testing.T, args ...string) *gateway {
 	return g
 }
 
-// start runs the program, after the first time on the port that it had.
+// start runs the program, after the first time on the port that it had, and waits until it is ready.
 func (g *gateway) start() {
+	g.t.Helper()
+	g.run()
+	g.await()
+}
+
+// launch runs a program that need not become ready, on a port that is known before. It waits until it answers.
+func (g *gateway) launch() {
+	g.t.Helper()
+	if g.addr == "127.0.0.1:0" {
+		ln, err := net.Listen("tcp", g.addr)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.addr = ln.Addr().String()
+		if err := ln.Close(); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	g.run()
+	eventually(g.t, "gapless answers", func() bool {
+		select {
+		case <-g.exited:
+			g.t.Fatalf("gapless ended before it answered:\n%s", g.stderr.tail())
+		default:
+		}
+		conn, err := net.Dial("tcp", g.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// run starts the program.
+func (g *gateway) run() {
 	g.t.Helper()
 	args := append([]string{"serve", "--listen", g.addr, "--log-level", "warn"}, g.args...)
 	cmd := exec.Command(binary, args...)
@@ -76,7 +111,7 @@ func (g *gateway) start() {
 		g.t.Fatalf("starting gapless: %v", err)
 	}
 	ready, exited := make(chan string, 1), make(chan struct{})
-	g.process, g.exited = cmd, exited
+	g.process, g.ready, g.exited = cmd, ready, exited
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
@@ -87,12 +122,17 @@ func (g *gateway) start() {
 		_ = cmd.Wait() // the exit code is read from the process's state
 		close(exited)
 	}()
+}
+
+// await waits until the program says that it is ready.
+func (g *gateway) await() {
+	g.t.Helper()
 	select {
-	case addr := <-ready:
+	case addr := <-g.ready:
 		if g.addr != addr { // after the first time it is the same, and clients read it
 			g.addr = addr
 		}
-	case <-exited:
+	case <-g.exited:
 		g.t.Fatalf("gapless ended before it listened:\n%s", g.stderr.tail())
 	case <-time.After(patience):
 		g.t.Fatalf("gapless never said that it listens:\n%s", g.stderr.tail())
@@ -224,76 +264,4 @@ func (m metrics) sum(t *testing.T, name string) float64 {
 		t.Fatalf("there is no metric %s", name)
 	}
 	return total
-}
-
-// memory reads a field of the program's /proc status, such as VmHWM, in bytes.
-func (g *gateway) memory(field string) int64 {
-	g.t.Helper()
-	for line := range strings.Lines(g.proc("status")) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				g.t.Fatal(err)
-			}
-			return n << 10
-		}
-	}
-	g.t.Fatalf("/proc has no %s", field)
-	return 0
-}
-
-// cpu is the processor time that the program has used.
-func (g *gateway) cpu() time.Duration {
-	g.t.Helper()
-	_, rest, _ := strings.Cut(g.proc("stat"), ") ")
-	fields := strings.Fields(rest)
-	user, err1 := strconv.Atoi(fields[11]) // 14th and 15th of proc(5), in hundredths of a second
-	system, err2 := strconv.Atoi(fields[12])
-	if err1 != nil || err2 != nil {
-		g.t.Fatal(err1, err2)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-func (g *gateway) proc(file string) string {
-	g.t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(g.process.Process.Pid) + "/" + file)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return string(text)
-}
-
-// output keeps what a program prints. It is safe for concurrent use.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// tail is the last lines of it.
-func (o *output) tail() string {
-	text := o.String()
-	return text[max(0, len(text)-4000):]
-}
-
-// descriptors counts the program's open files.
-func (g *gateway) descriptors() int {
-	g.t.Helper()
-	entries, err := os.ReadDir("/proc/" + strconv.Itoa(g.process.Process.Pid) + "/fd")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return len(entries)
 }

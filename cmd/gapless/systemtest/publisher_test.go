@@ -5,11 +5,15 @@ package systemtest_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,10 +42,23 @@ type publisher struct {
 	name   string // the first part of its ids
 	topics []string
 	size   int  // bytes of an event's data
+	noisy  bool // its data cannot be compressed
 	n      int  // events so far
 	light  bool // record no payloads, where all readers are light
 	client http.Client
+	// outbox: what is not acknowledged is sent again. A refusal then says nothing, as the store may have it already.
+	outbox bool
+	tries  *atomic.Int64 // counts what was sent again; may be nil
 }
+
+// refused is an answer other than an acknowledgement.
+type refused struct {
+	status int
+	code   string // of the problem
+	body   string
+}
+
+func (r *refused) Error() string { return fmt.Sprintf("publish: %d %s", r.status, r.body) }
 
 func newPublisher(t *testing.T, g *gateway, h *history, name string, size int, topics ...string) *publisher {
 	transport := &http.Transport{}
@@ -55,10 +72,21 @@ func (p *publisher) drafts(n int) []draft {
 	for i := range drafts {
 		p.n++
 		data := fmt.Sprintf(`{"n":%d,"pad":""}`, p.n)
-		data = data[:len(data)-2] + strings.Repeat("x", max(0, p.size-len(data))) + `"}`
+		pad := strings.Repeat("x", max(0, p.size-len(data)))
+		if p.noisy {
+			pad = noise(len(pad))
+		}
+		data = data[:len(data)-2] + pad + `"}`
 		drafts[i] = draft{ID: fmt.Sprintf("%s-%d", p.name, p.n), Topic: p.topics[p.n%len(p.topics)], Type: "tick", Data: data}
 	}
 	return drafts
+}
+
+// noise is n letters and digits of no pattern.
+func noise(n int) string {
+	bytes := make([]byte, n*3/4+3)
+	_, _ = rand.Read(bytes) // never fails
+	return base64.RawURLEncoding.EncodeToString(bytes)[:n]
 }
 
 // publish makes n events and sends them as one batch. It returns how long the answer took; the error says that there
@@ -79,10 +107,10 @@ func (p *publisher) send(ctx context.Context, drafts []draft) (time.Duration, er
 	}
 	status, content, err := p.post(ctx, body)
 	took := time.Since(begin)
-	if err == nil && status == http.StatusCreated {
+	if err == nil && (status == http.StatusCreated || status == http.StatusOK) {
 		err = json.Unmarshal(content, &answer)
 	} else if err == nil {
-		err = fmt.Errorf("publish: %d %s", status, content)
+		err = newRefused(status, content)
 	}
 	if err == nil && len(answer.Events) != len(drafts) {
 		err = fmt.Errorf("publish: %d answers for %d events", len(answer.Events), len(drafts))
@@ -96,7 +124,7 @@ func (p *publisher) send(ctx context.Context, drafts []draft) (time.Duration, er
 		case err == nil:
 			e := answer.Events[i]
 			rec.Outcome, rec.Epoch, rec.Seq, rec.Duplicate = lawtest.OutcomeAcknowledged, answer.Epoch, e.Seq, e.Duplicate
-		case status == http.StatusServiceUnavailable:
+		case status == http.StatusServiceUnavailable && !p.outbox:
 			rec.Outcome = lawtest.OutcomeRefused
 		default:
 			rec.Outcome = lawtest.OutcomeUnknown
@@ -104,6 +132,43 @@ func (p *publisher) send(ctx context.Context, drafts []draft) (time.Duration, er
 		p.h.add(rec)
 	}
 	return took, err
+}
+
+func newRefused(status int, content []byte) *refused {
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(content, &problem) // a body that is none has no code
+	return &refused{status, problem.Code, string(content)}
+}
+
+// persist makes n events and sends them as one batch until it is acknowledged, as a publisher with an outbox does:
+// again after no answer and after 503. Any other answer is an error, and so is ctx's end. pick, where it is not nil,
+// says before each try which gateway to send to.
+func (p *publisher) persist(ctx context.Context, n int, pick func() *gateway) error {
+	return p.resend(ctx, p.drafts(n), pick)
+}
+
+func (p *publisher) resend(ctx context.Context, drafts []draft, pick func() *gateway) error {
+	p.outbox = true
+	for {
+		if pick != nil {
+			p.g = pick()
+		}
+		try, cancel := context.WithTimeout(ctx, 20*time.Second)
+		_, err := p.send(try, drafts)
+		cancel()
+		var no *refused
+		if err == nil || errors.As(err, &no) && no.status != http.StatusServiceUnavailable {
+			return err
+		}
+		if p.tries != nil {
+			p.tries.Add(1)
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("%s: %w; at last: %w", p.name, ctx.Err(), err)
+		}
+	}
 }
 
 // must publishes n events in batches and fails the test where one is not acknowledged.

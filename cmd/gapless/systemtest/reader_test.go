@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"gapless/feed/lawtest"
@@ -25,13 +25,15 @@ type reader struct {
 	g             *gateway
 	h             *history
 	name          string
-	topics        []string // patterns; none: everything
-	start         string   // where it begins without a cursor; empty: the default
-	version       string   // of the protocol in its requests
-	header        string   // further lines of the request's head, each with its CRLF
-	receiveBuffer int      // of the socket, set before it connects; 0: the system's
-	rate          int      // bytes a second that it reads; 0: as they come
-	light         bool     // record no payloads: they are judged at others
+	topics        []string        // patterns; none: everything
+	start         string          // where it begins without a cursor; empty: the default
+	version       string          // of the protocol in its requests
+	header        string          // further lines of the request's head, each with its CRLF
+	receiveBuffer int             // of the socket, set before it connects; 0: the system's
+	rate          int             // bytes a second that it reads; 0: as they come
+	light         bool            // record no payloads: they are judged at others
+	impatient     time.Duration   // comes back after this time even where it was asked to wait longer; 0: never
+	pick          func() *gateway // which gateway the next connection goes to; nil: the same
 
 	cursor string
 	retry  time.Duration
@@ -66,6 +68,9 @@ type stream struct {
 
 // open connects and reads the head of the answer. The connection ends with ctx at the latest.
 func (r *reader) open(ctx context.Context) (*stream, error) {
+	if r.pick != nil {
+		r.g = r.pick()
+	}
 	s, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -214,8 +219,28 @@ func (r *reader) follow(ctx context.Context, done func(lawtest.Record) bool) err
 		if !gone(err) {
 			return err
 		}
-		if !pause(ctx, r.retry) {
+		wait := r.retry
+		if r.impatient > 0 {
+			wait = min(wait, r.impatient)
+		}
+		if !pause(ctx, wait) {
 			return fmt.Errorf("%s, after %d connections: %w", r.name, r.conns, ctx.Err())
+		}
+	}
+}
+
+// roam follows as follow does, and also cuts its connection at random places.
+func (r *reader) roam(ctx context.Context, rnd *rand.Rand, done func(lawtest.Record) bool) error {
+	for {
+		left := 20 + rnd.IntN(400)
+		finished := false
+		err := r.follow(ctx, func(rec lawtest.Record) bool {
+			finished = done(rec)
+			left--
+			return finished || left <= 0
+		})
+		if err != nil || finished {
+			return err
 		}
 	}
 }
@@ -229,25 +254,6 @@ func gone(err error) bool {
 // toEnd follows until the event that publisher.end made.
 func (r *reader) toEnd(ctx context.Context) error {
 	return r.follow(ctx, func(rec lawtest.Record) bool { return rec.Type == "end" })
-}
-
-// herd runs clients and collects their errors.
-type herd struct {
-	t  *testing.T
-	wg sync.WaitGroup
-}
-
-func (h *herd) run(client func() error) {
-	h.wg.Go(func() {
-		if err := client(); err != nil {
-			h.t.Error(err)
-		}
-	})
-}
-
-func (h *herd) wait() {
-	h.t.Helper()
-	h.wg.Wait()
 }
 
 // throttle reads no faster than rate bytes a second, in small pieces.
