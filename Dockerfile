@@ -5,6 +5,12 @@
 #
 # Publish with `Authorization: Bearer x`, read at http://localhost:8080/events. Without a key (or GAPLESS_OPEN=true,
 # which lets anybody publish) it refuses to start, since inside a container it has to listen on every address.
+#
+# Events end with the container, unless they are kept in a volume,
+#
+#   docker run -p 8080:8080 -e GAPLESS_PUBLISH_KEY=x -v events:/data -e GAPLESS_STORE=sqlite:/data/events.db gapless
+#
+# or in PostgreSQL (docs/deploy/compose.yaml).
 
 FROM golang:1.26 AS build
 WORKDIR /src
@@ -12,11 +18,14 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/gapless ./cmd/gapless
+RUN mkdir /out/data
 
 FROM scratch
 # The roots of trust are for upstreams that speak TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/gapless /gapless
+# Here a volume for SQLite is mounted; a new one takes this folder's owner.
+COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
 ENV GAPLESS_LISTEN=0.0.0.0:8080
 # Where `gapless health` and the other client commands look, here inside the container.

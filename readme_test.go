@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,6 +48,9 @@ func TestREADME(t *testing.T) {
 			if info, err := os.Stat(script); err != nil || info.Mode()&0o111 == 0 {
 				t.Errorf("%s is not there, or not executable: %v", script, err)
 			}
+		case strings.Contains(script, "--store sqlite:"):
+			script = strings.Replace(script, "go run ./cmd/gapless", binary, 1)
+			keeps(t, script+" --listen 127.0.0.1:0")
 		case strings.Contains(script, "/gapless serve"):
 			script = strings.Replace(script, "go run ./cmd/gapless", binary, 1)
 			if strings.Contains(script, "--listen ") {
@@ -52,9 +58,9 @@ func TestREADME(t *testing.T) {
 			} else {
 				script += " --listen 127.0.0.1:0"
 			}
-			started := serve(t, script)
+			started := serve(t, "", script)
 			if address == "" {
-				address = started
+				address = started.address
 			}
 		default:
 			script = strings.ReplaceAll(script, "go run ./cmd/gapless", binary)
@@ -62,15 +68,59 @@ func TestREADME(t *testing.T) {
 			runREADME(t, script, address)
 		}
 	}
-	if ran < 7 {
+	if ran < 8 {
 		t.Errorf("only %d blocks of commands", ran)
 	}
 }
 
-// serve runs a serve command until the test ends, and returns its address.
-func serve(t *testing.T, script string) string {
+// keeps runs a serve command twice in the same folder: what was published to
+// the first is there in the second, under the same cursor.
+func keeps(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	page := func(address, query string) string {
+		res, err := http.Get("http://" + address + "/api/v1/events?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v: %s", res.StatusCode, err, body)
+		}
+		return string(body)
+	}
+	first := serve(t, dir, script)
+	address := first.address
+	res, err := http.Post("http://"+address+"/api/v1/events", "application/json", strings.NewReader(`{"id":"order-8","data":{"n":8}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	cursor := regexp.MustCompile(`"id":"order-8".*?"cursor":"([^"]+)"|"cursor":"([^"]+)"[^{}]*"id":"order-8"`).FindStringSubmatch(page(address, "start=all&topic=default"))
+	if res.StatusCode != http.StatusCreated || cursor == nil {
+		t.Fatalf("%s: it was not published: %s", script, res.Status)
+	}
+	first.stop()
+	address = serve(t, dir, script).address
+	if got := page(address, "start=all&topic=default"); !strings.Contains(got, `"id":"order-8"`) {
+		t.Errorf("%s: the event is gone: %s", script, got)
+	}
+	page(address, "cursor="+cursor[1]+cursor[2])
+}
+
+// process is a gateway that runs.
+type process struct {
+	address string
+	stop    func() // with SIGTERM; fails the test where it does not end with 0
+	kill    func() // with SIGKILL
+}
+
+// serve runs a serve command in a folder, until it is ended or the test is.
+func serve(t *testing.T, dir, script string) process {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", "exec env "+script)
+	cmd.Dir = dir
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -78,19 +128,26 @@ func serve(t *testing.T, script string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", script, err)
-		}
-	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
+	var once sync.Once
+	end := func(sig syscall.Signal) {
+		once.Do(func() {
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Error(err)
+			}
+			if err := cmd.Wait(); err != nil && sig != syscall.SIGKILL {
+				t.Errorf("%s: %v", script, err)
+			}
+		})
 	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on http://"))
+	p := process{stop: func() { end(syscall.SIGTERM) }, kill: func() { end(syscall.SIGKILL) }}
+	t.Cleanup(p.stop)
+	impatient := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if !impatient.Stop() || err != nil {
+		t.Fatalf("%s: it is not ready: %v", script, err)
+	}
+	p.address = strings.TrimSpace(strings.TrimPrefix(line, "listening on http://"))
+	return p
 }
 
 // runREADME runs one block. A stream is read for a while, and has to bring
