@@ -26,9 +26,12 @@ func TestFinalizeInAChild(t *testing.T) {
 	s := &scene{T: t, path: path}
 	store := s.open()
 	fmt.Println("ready")
+	in := bufio.NewReader(os.Stdin)
+	_, err := in.ReadString('\n') // the parent has looked at the files
+	must(t, err)
 	s.finalize(store)
 	fmt.Println("done")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+	_, _ = io.Copy(io.Discard, in) // until it is killed
 }
 
 // TestKilledFinalize kills a process at several moments around the commit of
@@ -123,7 +126,10 @@ func (s *scene) killChild(round int) {
 		}
 	}
 	expect("ready")
-	switch size := fileSize(s.path + "-wal"); round % 4 {
+	size := fileSize(s.path + "-wal")
+	_, err = fmt.Fprintln(in)
+	must(s.T, err)
+	switch round % 4 {
 	case 0:
 	case 1:
 		until(s.T, func() bool { return fileSize(s.path+"-wal") != size })
